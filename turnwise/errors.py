@@ -2,6 +2,8 @@
 
 * A bad reply of the policy is **data**: the agent answers it with a text, and nothing is raised.
 * A lost world is **missing data**: `WorldLost`; the episode is retried, then left out and counted, never scored 0.
+* A world or a function of one's own that answers what its contract does not allow has a **mistake**: `ContractError`
+  stops the run. It is no missing data: episodes left out for what they answered would bias what is left.
 * A wrong configuration is **refused** before any compute: `ConfigurationError`.
 * A missing or damaged artifact is **recomputed, with a message**: `ArtifactError`.
 * A full disk is **retried** like other external failures, then reported in one sentence: `DiskFull`.
@@ -67,6 +69,10 @@ class TrackingUnreachable(TurnwiseError, RuntimeError):
 
 class WorldLost(TurnwiseError, RuntimeError):
     """A world raised, hung or diverged on replay more often than the retries allow; the episode is missing data."""
+
+
+class ContractError(TurnwiseError, ValueError):
+    """A world, a server or a function of one's own answered what its contract does not allow, e.g. None as a reward."""
 
 
 class RewardMissing(TurnwiseError, RuntimeError):

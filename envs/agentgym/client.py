@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 
+from turnwise.world import finite_number
+
 logger = logging.getLogger(__name__)
 
 NO_SUCH_ROUTE = (404, 405)
@@ -116,11 +118,8 @@ def text(reply: Any, name: str) -> str:
 
 
 def number(reply: Any, name: str) -> float:
-    """Value of a field that must hold a number."""
-    value = _field(reply, name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ServerFault(f"the field {name!r} must be a number; found {value!r}")
-    return float(value)
+    """Value of a field that must hold a number. Raises ContractError where the field is there and holds none."""
+    return finite_number(f"the field {name!r} of a server's reply", _field(reply, name))
 
 
 def flag(reply: Any, name: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from envs.gymnasium_text.game import Game
 from turnwise import seeding
-from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, finite_number
 
 
 class GymnasiumEpisode(Environment):
@@ -43,12 +43,13 @@ class GymnasiumEpisode(Environment):
         before = self._observe()
         observation, reward, terminated, truncated, information = self._environment.step(value)
         self._text = self._game.describe(self._environment, observation)
+        reward = finite_number(f"reward of {self._task.id}", reward)
         self._terminated, self._truncated = bool(terminated), bool(truncated) and not terminated
-        self._success = self._terminated and self._game.succeeded(float(reward), information)
+        self._success = self._terminated and self._game.succeeded(reward, information)
         after = self._observe()
         return Step(
             after,
-            {"reward": float(reward), "solved": float(self._success)},
+            {"reward": reward, "solved": float(self._success)},
             terminated=self._terminated,
             truncated=self._truncated,
             effective=after != before if after.state is None else after.state != before.state,

@@ -10,6 +10,7 @@ import gymnasium
 from envs.gymnasium_text.planner import GamePlan
 from envs.gymnasium_text.settings import Settings
 from envs.gymnasium_text.views import Template, without_colours
+from turnwise.world import ContractError, quoted
 
 
 class Game:
@@ -56,12 +57,17 @@ class Game:
         self._idle.append(environment)
 
     def describe(self, environment: Any, observation: Any) -> str:
-        """Observation as text. Raises ValueError when the view does not fit it."""
+        """Observation as text. Raises ContractError when the view does not fit it."""
         if self._template is not None:
-            return self._template.fill(observation)
+            try:
+                return self._template.fill(observation)
+            except ValueError as error:
+                raise ContractError(str(error)) from error
         shown = environment.render() if self._settings.view == "ansi" else observation
         if not isinstance(shown, str) or not shown.strip():
-            raise ValueError(f"view {self._settings.view!r} must give a text; {self._identifier!r} gave {shown!r}")
+            raise ContractError(
+                f"view {self._settings.view!r} must give a text; {self._identifier!r} gave {quoted(shown)}"
+            )
         return without_colours(shown)
 
     def succeeded(self, reward: float, information: Mapping[str, Any]) -> bool:
@@ -106,10 +112,12 @@ class Game:
 
 
 def listed(key: str, named: str, information: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts under a key of an environment's information. Raises ValueError where there is no list of texts."""
+    """The texts under a key of an environment's information. Raises ContractError where there is no list of texts."""
     found = information.get(named)
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
-        raise ValueError(f"{key} must be a key of the information with a list of texts; found {found!r} under {named}")
+        raise ContractError(
+            f"{key} must be a key of the information with a list of texts; found {found!r} under {named}"
+        )
     return tuple(found)
 
 

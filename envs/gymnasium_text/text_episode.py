@@ -12,7 +12,7 @@ import numpy as np
 
 from envs.gymnasium_text.game import Game
 from turnwise import seeding
-from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, finite_number
 
 
 class TextEpisode(Environment):
@@ -41,13 +41,14 @@ class TextEpisode(Environment):
             return self._refuse()
         valid = self._offered is None or meant in self._offered
         observation, reward, terminated, truncated, information = self._environment.step(meant)
+        reward = finite_number(f"reward of {self._task.id}", reward)
         self._terminated, self._truncated = bool(terminated), bool(truncated) and not terminated
-        self._success = self._terminated and self._game.succeeded(float(reward), information)
+        self._success = self._terminated and self._game.succeeded(reward, information)
         before = self._text
         self._take_in(observation, information)
         return Step(
             Observation(self._text),
-            {"reward": float(reward), "solved": float(self._success)},
+            {"reward": reward, "solved": float(self._success)},
             terminated=self._terminated,
             truncated=self._truncated,
             valid=valid and not information.get("invalid", False),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from envs.mixture.episode import PartEpisode
 from envs.mixture.parts import Part, described, in_turn
-from turnwise.world import SPLITS, Column, Limits, Split, Task, World, world_class
+from turnwise.world import SPLITS, Column, Limits, Split, Task, ValidatedEnvironment, World, world_class
 
 TAG = "world"
 
@@ -124,7 +124,7 @@ class Mixture(World):
         """Environment of the task's own world. Raises ValueError when the task belongs to none of the parts."""
         part, own = self._own(task)
         introduction = f"{part.world.instruction}\n{part.world.grammar}\n" if self.introduce else ""
-        return PartEpisode(part.name, part.world.make(own, seed), introduction)
+        return PartEpisode(part.name, ValidatedEnvironment(part.world.make(own, seed), task), introduction)
 
     def attribution(self) -> str | None:
         """The attributions of the parts, joined; None if there are none."""

@@ -20,6 +20,8 @@ import httpx
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
+from turnwise.world import finite_number
+
 MOST_MESSAGE_BYTES = 100 * 1024 * 1024
 """As in OpenEnv's own client: an observation may be a screenshot."""
 
@@ -79,7 +81,10 @@ def tools(url: str, seconds: float, token_variable: str) -> tuple[Mapping[str, A
 
 
 class OpenEnvSession:
-    """An open session, with an environment of its own on the server. Every method raises OpenEnvFault."""
+    """An open session, with an environment of its own on the server. Every method raises OpenEnvFault.
+
+    `reset` and `step` raise ContractError for a reward that is no number.
+    """
 
     def __init__(self, url: str, seconds: float, token_variable: str) -> None:
         self._address = f"ws{url.removeprefix('http')}/ws"
@@ -156,9 +161,9 @@ def _played(told: Mapping[str, Any]) -> PlayReply:
     observation, reward, done = told.get("observation"), told.get("reward"), told.get("done", False)
     if not isinstance(observation, dict) or not isinstance(done, bool):
         raise OpenEnvFault(f"a reply must have an observation and say if the episode is done; found {str(told)[:200]}")
-    if reward is not None and not isinstance(reward, int | float):
-        raise OpenEnvFault(f"a reward must be a number; found {reward!r}")
-    return PlayReply(observation, float(reward or 0.0), done)
+    return PlayReply(
+        observation, 0.0 if reward is None else finite_number("the reward of a server's reply", reward), done
+    )
 
 
 def _got(address: str, seconds: float, token_variable: str) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from envs.service.reasons import LOST
+from envs.service.reasons import LOST, Reason
 from envs.service.schema import PREFIX, ErrorReply, Fault, ServiceReply
 
 Answer = TypeVar("Answer", bound=ServiceReply)
@@ -98,7 +98,7 @@ class ServiceClient:
         try:
             return expected.model_validate_json(response.content)
         except ValidationError as error:
-            raise ServiceFault(f"{place} must answer as the schema says; {error}") from error
+            raise _unlike_the_schema(place, error) from error
 
     def _answered(self, place: str, send: Callable[[], httpx.Response]) -> httpx.Response:
         """The first reply that is not worth a retry, or the last one. Raises ServiceFault if there was none."""
@@ -154,6 +154,17 @@ def _certificates() -> ssl.SSLContext:
 def shared_client(url: str, seconds: float, retries: int, token_variable: str) -> ServiceClient:
     """The client that this process shares for these settings."""
     return ServiceClient(url, seconds=seconds, retries=retries, token_variable=token_variable)
+
+
+def _unlike_the_schema(place: str, error: ValidationError) -> ServiceFault:
+    """What is wrong with a reply: JSON of another form breaks the contract; what is no JSON was cut off on its way."""
+    wrong = error.errors()[0]
+    if wrong["type"] == "json_invalid":
+        return ServiceFault(f"{place} must answer with JSON; {wrong['msg']}")
+    where = ".".join(map(str, wrong["loc"])) or "the reply"
+    found = f"{wrong['input']!r:.80}"
+    message = f"{place} must answer as the schema says; {where}: {wrong['msg'].lower()}; found {found}"
+    return ServiceFault(message, Reason.CONTRACT_BROKEN)
 
 
 def _fault(response: httpx.Response) -> Fault:

@@ -31,7 +31,7 @@ from envs.service.schema import (
     Seen,
     Stepped,
 )
-from turnwise.world import Observation
+from turnwise.world import ContractError, Observation
 
 logger = logging.getLogger(__name__)
 
@@ -242,7 +242,10 @@ class Episodes:
             loss = Refusal(Reason.WORKER_DIED, str(error))
         except WorldFailure as error:
             refused = episode.live is None and error.kind == "ValueError"
-            loss = Refusal(Reason.TASK_REFUSED if refused else Reason.WORLD_FAILED, str(error))
+            if error.kind == ContractError.__name__:
+                loss = Refusal(Reason.CONTRACT_BROKEN, error.message)
+            else:
+                loss = Refusal(Reason.TASK_REFUSED if refused else Reason.WORLD_FAILED, str(error))
         finally:
             self._metrics.world_seconds.labels(episode.world).observe(time.perf_counter() - began)
         episode.lost = loss

@@ -1,4 +1,4 @@
-"""A world's replies as JSON can hold them: Python's own numbers, finite, and texts that UTF-8 can encode.
+"""A world's replies as JSON can hold them: texts that UTF-8 can encode. `ValidatedEnvironment` has seen to the numbers.
 
 Web pages, read through JSON, can have lone surrogates. The agent replaces them when it stores a text, in the same way
 as here, so no trajectory shows whether its world was remote.
@@ -6,8 +6,7 @@ as here, so no trajectory shows whether its world was remote.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from dataclasses import replace
 
 from turnwise.world import Observation, ScriptedAction, Step
 
@@ -24,27 +23,10 @@ def plain_observation(observation: Observation) -> Observation:
 
 
 def plain_step(step: Step) -> Step:
-    """Step as JSON can hold it. Raises ValueError for a reward or metric that is not finite."""
-    return Step(
-        observation=plain_observation(step.observation),
-        rewards=_finite(step.rewards),
-        terminated=bool(step.terminated),
-        truncated=bool(step.truncated),
-        valid=bool(step.valid),
-        effective=bool(step.effective),
-        success=bool(step.success),
-        metrics=_finite(step.metrics),
-    )
+    """Step as JSON can hold it."""
+    return replace(step, observation=plain_observation(step.observation))
 
 
 def plain_decision(decision: ScriptedAction) -> ScriptedAction:
     """Scripted action as JSON can hold it."""
     return ScriptedAction(plain_text(decision.thought), tuple(plain_text(action) for action in decision.actions))
-
-
-def _finite(values: Mapping[str, float]) -> dict[str, float]:
-    found = {name: float(value) for name, value in values.items()}
-    for name, value in found.items():
-        if not math.isfinite(value):
-            raise ValueError(f"a reward or metric must be a finite number; found {name} = {value}")
-    return found

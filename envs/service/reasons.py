@@ -44,6 +44,9 @@ class Reason(StrEnum):
     """The client sends more requests per second than it may."""
     WORLD_FAILED = "world_failed"
     """The world raised an exception: the episode is lost."""
+    CONTRACT_BROKEN = "contract_broken"
+    """The world answered what its contract does not allow, e.g. None as a reward: the episode is lost, and so would be
+    every other one."""
     WORKER_DIED = "worker_died"
     """The process that held the episode has died: the episode is lost."""
     WORLD_HUNG = "world_hung"
@@ -70,6 +73,7 @@ STATUS: dict[Reason, int] = {
     Reason.TOO_MANY_REQUESTS: 429,
     Reason.HEAD_TOO_LARGE: 431,
     Reason.WORLD_FAILED: 500,
+    Reason.CONTRACT_BROKEN: 500,
     Reason.INTERNAL: 500,
     Reason.TOO_MANY_CONNECTIONS: 503,
     Reason.WORKER_DIED: 503,
@@ -77,7 +81,7 @@ STATUS: dict[Reason, int] = {
 }
 """HTTP status of each reason."""
 
-LOST = frozenset({Reason.WORLD_FAILED, Reason.WORKER_DIED, Reason.WORLD_HUNG})
+LOST = frozenset({Reason.WORLD_FAILED, Reason.CONTRACT_BROKEN, Reason.WORKER_DIED, Reason.WORLD_HUNG})
 """Reasons after which the episode is gone: repeating the request gives the same reply."""
 
 

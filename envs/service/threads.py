@@ -20,7 +20,7 @@ from envs.service.generator_state import GeneratorState
 from envs.service.homes import WorldFailure
 from envs.service.plain import plain_decision, plain_observation, plain_step
 from envs.service.schema import Decided, EpisodeQuestion
-from turnwise.world import Environment, Observation, Step, Task, World
+from turnwise.world import Environment, Observation, Step, Task, ValidatedEnvironment, World
 
 Result = TypeVar("Result")
 
@@ -50,7 +50,7 @@ class ThreadHome:
 
     async def open(self, task: Task, seed: int) -> ThreadedEnvironment:
         """A new environment on a new thread. Raises WorldFailure."""
-        thread = _EnvironmentThread(partial(self._world.make, task, seed))
+        thread = _EnvironmentThread(lambda: ValidatedEnvironment(self._world.make(task, seed), task))
         try:
             await asyncio.wrap_future(thread.made)
         except BaseException:

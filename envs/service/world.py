@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import BaseModel
 
-from envs.service.client import ServiceClient, ServiceFault, shared_client
+from envs.service.client import Answer, ServiceClient, ServiceFault, shared_client
 from envs.service.generator_state import GeneratorState
 from envs.service.plain import plain_text
 from envs.service.reasons import Reason
@@ -39,6 +40,7 @@ from envs.service.schema import (
     Worlds,
 )
 from turnwise.world import (
+    ContractError,
     Environment,
     Limits,
     Observation,
@@ -172,7 +174,11 @@ class RemoteWorld(World):
 
 
 class RemoteEnvironment(Environment):
-    """One episode on the server. Every call raises ServiceFault if the server does not answer it."""
+    """One episode on the server.
+
+    Every call raises ServiceFault if the server does not answer it, and ContractError if it answers what the contract
+    does not allow.
+    """
 
     def __init__(self, client: ServiceClient, episode: str) -> None:
         self._client = client
@@ -181,19 +187,19 @@ class RemoteEnvironment(Environment):
 
     def reset(self) -> Observation:
         """The first observation."""
-        return self._client.post(f"{self._path}/reset", Seen).observation
+        return self._post("reset", Seen).observation
 
     def step(self, action: str) -> Step:
         """Play one action under the next number: however often the request is sent, it is played once."""
         request = PlayStep(number=self._number + 1, action=plain_text(action))
-        stepped = self._client.post(f"{self._path}/step", Stepped, request)
+        stepped = self._post("step", Stepped, request)
         self._number = stepped.number
         return stepped.step
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The served world's oracle."""
         question = EpisodeQuestion(baseline="oracle", remaining=remaining)
-        return self._client.post(f"{self._path}/decide", Decided, question).decision
+        return self._post("decide", Decided, question).decision
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """The served world's random baseline policy."""
@@ -205,7 +211,7 @@ class RemoteEnvironment(Environment):
         It draws on the server what it would draw here: the generator's state travels there and back.
         """
         question = EpisodeQuestion(baseline=baseline, remaining=remaining, generator=GeneratorState.of(generator))
-        decided = self._client.post(f"{self._path}/decide", Decided, question)
+        decided = self._post("decide", Decided, question)
         if decided.generator is not None:
             decided.generator.put_into(generator)
         return decided.decision
@@ -214,13 +220,19 @@ class RemoteEnvironment(Environment):
         """Free the episode. It is no error if the server has freed it already."""
         self._client.delete(self._path, Closed)
 
+    def _post(self, what: str, expected: type[Answer], request: BaseModel | None = None) -> Answer:
+        with _refusals():
+            return self._client.post(f"{self._path}/{what}", expected, request)
+
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Convert the world's refusal of a task into a ValueError, as the world itself raises."""
+    """Raise as the world itself does: ValueError for a task that it refuses, ContractError for what breaks it."""
     try:
         yield
     except ServiceFault as fault:
+        if fault.code == Reason.CONTRACT_BROKEN:
+            raise ContractError(str(fault)) from fault
         if fault.code == Reason.TASK_REFUSED:
             raise ValueError(str(fault)) from fault
         raise

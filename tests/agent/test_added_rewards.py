@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from turnwise.agent.added_rewards import RewardFunction, files_of, require_added_rewards, with_added_rewards
@@ -14,7 +17,7 @@ from turnwise.config.agent_rewards import AddedReward, added_rewards
 from turnwise.config.schema import RewardSection
 from turnwise.credit.batch import weighted_rewards
 from turnwise.data.trajectory import Ending, Trajectory
-from turnwise.errors import ConfigurationError, RewardMissing
+from turnwise.errors import ConfigurationError, ContractError, RewardMissing
 from turnwise.world import make_world
 
 HERE = __name__
@@ -37,6 +40,18 @@ def of_solved(trajectory: Trajectory) -> float:
 
 def wrong(trajectory: Trajectory) -> list[float]:
     return [0.0] * (len(trajectory.turns) + 1)
+
+
+VALUE: Any = 0.0
+SEVERAL: Any = list
+
+
+def fixed(trajectory: Trajectory) -> Any:
+    return VALUE
+
+
+def several(trajectory: Trajectory) -> Any:
+    return SEVERAL(range(len(trajectory.turns)))
 
 
 reader = RewardFunction(length, files=("prompt",), at_once=8)
@@ -77,9 +92,49 @@ def test_an_episode_whose_reward_is_missing_is_lost_and_not_paid_nothing() -> No
     assert played.lost[0].reason == "the reward own could not be determined: no answer"
 
 
-def test_anything_but_a_number_per_episode_or_turn_is_a_bug_that_is_raised() -> None:
-    with pytest.raises(ValueError, match="the reward own must be a finite number, or one per turn"):
+def test_as_many_numbers_as_an_episode_has_turns_are_needed() -> None:
+    with pytest.raises(ContractError, match="of checked/0 must be a number, or one for each of 1 turns; found 2"):
         given("wrong")
+
+
+@pytest.mark.parametrize("value", [1, True, np.float32(0.5), np.int64(2), np.bool_(True), np.array(3.0)])
+def test_every_kind_of_number_is_a_reward(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    monkeypatch.setattr(sys.modules[HERE], "VALUE", value)
+    for trajectory in given("fixed").trajectories:
+        earned = trajectory.turns[-1].rewards["own"]
+        assert (type(earned), earned) == (float, float(value))
+
+
+@pytest.mark.parametrize("several", [tuple, np.float32, iter])
+def test_any_ordered_numbers_are_rewards_of_the_turns(monkeypatch: pytest.MonkeyPatch, several: Any) -> None:
+    monkeypatch.setattr(sys.modules[HERE], "SEVERAL", several)
+    for trajectory in given("several").trajectories:
+        assert [turn.rewards["own"] for turn in trajectory.turns] == [float(n) for n in range(len(trajectory.turns))]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "reward own of checked/0 must be a number; found None"),
+        (math.nan, "reward own of checked/0 must be a finite number; found nan"),
+        (-math.inf, "reward own of checked/0 must be a finite number; found -inf"),
+        ("1.0", "reward own of checked/0 must be a number; found '1.0'"),
+        (b"1", "reward own of checked/0 must be a number; found b'1'"),
+        ({"goal": 1.0}, "reward own of checked/0 must be a number; found {'goal': 1.0}"),
+        ({1.0}, "reward own of checked/0 must be a number; found {1.0}"),
+        ([None], "each reward own of checked/0 must be a number; found None"),
+        ([[1.0]], "each reward own of checked/0 must be a number; found [1.0]"),
+        ([np.array([1.0])], "each reward own of checked/0 must be a number; found array([1.])"),
+    ],
+)
+def test_anything_else_is_refused_with_what_to_raise_instead(
+    monkeypatch: pytest.MonkeyPatch, value: Any, said: str
+) -> None:
+    monkeypatch.setattr(sys.modules[HERE], "VALUE", value)
+    with pytest.raises(ContractError) as refused:
+        given("fixed")
+    advice = "its function must return numbers, or raise tw.RewardMissing where the reward cannot be known"
+    assert str(refused.value) == f"{said}: {advice}"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ from corridor_worlds import (
 
 from turnwise.checking import CheckReport, check_world, examination
 from turnwise.checking.playing import digests, play
+from turnwise.checking.report import Check
 from turnwise.world import Limits, Split, Step, Task, World, make_world
 
 
@@ -79,7 +80,7 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         (Idle, "oracle: actions are accepted", "must offer 1 to 1 actions; found ()"),
         (Idle, "any reply is answered", "must offer an action to begin with"),
         (Generous, "rewards are declared", "must be one of ['goal']; found ['gift']"),
-        (Infinite, "rewards are declared", "found goal = nan"),
+        (Infinite, "rewards are declared", "reward goal of corridor/test/0 must be a finite number; found nan"),
         (Nameless, "states are named as the world says", "at corridor/test/0 does not: name it, or set names_states"),
         (Modest, "an ineffective step leaves the state", "says effective=False but changed the state"),
         (Fragile, "any reply is answered", "raised MemoryError: too long for me"),
@@ -96,6 +97,15 @@ def test_a_broken_world_is_caught_by_the_check_of_what_it_breaks(world: type[Wor
     report = check_world(world(), count=8)
     assert not report.passed
     assert found in failures(report)[name]
+
+
+def test_what_several_checks_found_alike_is_written_out_once() -> None:
+    found = [Check("first", False, "so"), Check("second", True, "3 tasks"), Check("third", False, "so")]
+    assert CheckReport("corridor", tuple(found)).lines()[:3] == [
+        "FAILED  first   so",
+        "ok      second  3 tasks",
+        "FAILED  third   the same",
+    ]
 
 
 def test_a_world_that_keeps_the_contract_passes_every_check() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import pytest
@@ -13,7 +14,7 @@ from turnwise.credit import CreditBatch, Estimator, estimate, estimator_of, roll
 from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit
 from turnwise.credit.selection import require_selection, select
 from turnwise.data.arrays import Ragged
-from turnwise.errors import ConfigurationError, CreditError
+from turnwise.errors import ConfigurationError, ContractError, CreditError
 
 HERE = __name__
 INPUTS = CreditInputs("search", True, 4, 4, False, False)
@@ -38,6 +39,13 @@ def not_a_number(batch: CreditBatch) -> Ragged:
 missing = Estimator(centred, "turn", distributions=("no-such-package",))
 with_critic = Estimator(centred, "token", needs=("reply_lengths", "values"))
 nonsense = 7
+
+
+ANSWER: Any = None
+
+
+def fixed(*_: Any, **__: Any) -> Any:
+    return ANSWER
 
 
 def first_two(deviations: dict[int, float], seed: int, *, count: Annotated[int, Field(ge=1)] = 2) -> list[int]:
@@ -86,6 +94,15 @@ def test_advantages_of_another_shape_or_that_are_no_numbers_are_refused() -> Non
         estimate(f"{HERE}:short", SEARCHES)
     with pytest.raises(CreditError, match="must return finite numbers"):
         estimate(f"{HERE}:not_a_number", SEARCHES)
+
+
+@pytest.mark.parametrize("answer", [None, b"raw", "text", [None] * 4, [["one"]] * 4, [0.5] * 4, 1j])
+def test_an_answer_of_another_kind_is_refused_with_what_it_is(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    monkeypatch.setattr(sys.modules[HERE], "ANSWER", answer)
+    with pytest.raises(CreditError, match="must return one row"):
+        estimate(f"{HERE}:fixed", SEARCHES)
+    with pytest.raises(ContractError, match=r"must keep groups of the batch, each once; of \[4\] it keeps"):
+        select(f"{HERE}:fixed", {4: 0.1}, seed=1)
 
 
 def test_a_selection_of_ones_own_keeps_groups_in_the_order_of_the_batch() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from turnwise.checking.added_rewards import CheckedReward
 from turnwise.data.trajectory import Trajectory
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, ContractError
 from turnwise.experiment import load
 from turnwise.health.added_monitors import measure_added
 
@@ -36,7 +36,7 @@ nonsense = 7
 def test_a_number_is_recorded_under_its_name_and_none_is_not() -> None:
     added = {"longest": f"{HERE}:most_turns", "absent": f"{HERE}:unmeasured"}
     assert measure_added(added, EPISODES, [0.5]) == {"longest": max(len(each.turns) for each in EPISODES) + 0.5}
-    with pytest.raises(ValueError, match="the monitor longest must return a finite number, or None; it returned inf"):
+    with pytest.raises(ContractError, match="monitor longest must be a finite number; found inf: return None where"):
         measure_added({"longest": f"{HERE}:infinite"}, EPISODES, [0.5])
 
 

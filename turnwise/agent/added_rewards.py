@@ -12,6 +12,7 @@ number is given with the last turn; one number per turn goes to the turns. Demon
 earn, and are not asked for.
 
 A reward that cannot be determined (`RewardMissing`) makes the episode missing data, like a world that was lost.
+A value that is no finite number (`turnwise.world.validation` says what is one) ends the run with `ContractError`.
 Anything else that the function raises is a bug, and is raised. It must depend on the trajectory and its options alone:
 what it returns is cached with the episode.
 """
@@ -19,11 +20,9 @@ what it returns is cached with the episode.
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,15 @@ from turnwise.config.agent_rewards import AGENT_REWARDS, AddedReward, added_rewa
 from turnwise.config.options import read_options
 from turnwise.config.schema import RewardSection
 from turnwise.data.trajectory import Lost, Trajectory
-from turnwise.errors import ConfigurationError, RewardMissing
+from turnwise.errors import ConfigurationError, ContractError, RewardMissing
 from turnwise.plugins import REWARD, plugin, require_installed
 from turnwise.store.paths import project_root
-from turnwise.world import World
+from turnwise.world import World, finite_number
 
 BUILT_IN: Mapping[str, str] = {"judge": "turnwise.agent.judge:judge"}
 """Reward functions of this package, by the name that `rewards.NAME.function` gives them: where each is defined."""
 MOST_AT_ONCE = 64
+MISSING = ": its function must return numbers, or raise tw.RewardMissing where the reward cannot be known"
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def files_of(added: AddedReward) -> dict[str, Path]:
 def with_added_rewards(played: RolloutResult, added: Mapping[str, AddedReward]) -> RolloutResult:
     """The rollout with these rewards in its trajectories; those for which one could not be determined are lost.
 
-    Raises ValueError where a function returns something else than finite numbers, one for the episode or one per turn.
+    Raises ContractError where a function returns something else than finite numbers, one for the episode or one per
+    turn.
     """
     for name, section in added.items():
         found = reward_function(section.function)
@@ -141,13 +142,20 @@ def _given(trajectory: Trajectory, name: str, value: Any) -> Trajectory:
     turns = list(trajectory.turns)
     if not turns:
         return trajectory
-    values = [value] if isinstance(value, Real) else list(value)
-    places = [len(turns) - 1] if isinstance(value, Real) else list(range(len(turns)))
-    if len(values) != len(places) or not all(isinstance(each, Real) and math.isfinite(each) for each in values):
-        raise ValueError(
-            f"the reward {name} must be a finite number, or one per turn; for an episode of {len(turns)} turns its "
-            f"function returned {value!r}"
-        )
-    for place, number in zip(places, values, strict=True):
-        turns[place] = replace(turns[place], rewards={**turns[place].rewards, name: float(number)})
+    what = f"reward {name} of {trajectory.task.id}"
+    if _are_many(value):
+        numbers = [finite_number(f"each {what}", each, MISSING) for each in value]
+        if len(numbers) != len(turns):
+            raise ContractError(f"{what} must be a number, or one for each of {len(turns)} turns; found {len(numbers)}")
+    else:
+        numbers = [finite_number(what, value, MISSING)]
+    for place, number in enumerate(numbers, start=len(turns) - len(numbers)):
+        turns[place] = replace(turns[place], rewards={**turns[place].rewards, name: number})
     return replace(trajectory, turns=tuple(turns))
+
+
+def _are_many(value: Any) -> bool:
+    """Whether the value has an order of entries: a list, a tuple, an array or a tensor with an axis, a generator."""
+    if isinstance(value, Sequence | Iterator):
+        return not isinstance(value, str | bytes | bytearray | memoryview)
+    return bool(getattr(value, "shape", ()))

@@ -3,7 +3,7 @@
 A world that raises or hangs is not the policy's failure. The host makes a fresh environment with the same task and
 seed, replays the same actions, checks that the world gives the same results, and continues: the policy's tokens do not
 depend on the fault. When the retries are used up, `WorldLost` is raised and the episode is missing data, never a reward
-of zero.
+of zero. An answer that breaks the contract is no fault of this kind: `ContractError` is raised at once.
 
 An environment whose calls may block runs on its own thread, because a call that hangs can then be abandoned (a thread
 cannot be stopped), and the worlds of one engine step run concurrently. One that never blocks (`World.blocks`) runs on
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.errors import WorldLost, raised_at
-from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, World
+from turnwise.errors import ContractError, WorldLost, raised_at
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, ValidatedEnvironment, World
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class _EnvironmentThread:
     """
 
     def __init__(self, world: World, task: Task, seed: int) -> None:
-        self._make = partial(world.make, task, seed)
+        self._make = partial(_make, world, task, seed)
         self._name = f"world {world.name!r}, task {task.id!r}"
         self._calls: queue.SimpleQueue[tuple[Callable[[Environment], Any], Answer] | None] = queue.SimpleQueue()
         self.made: Answer = queue.SimpleQueue()
@@ -107,7 +107,7 @@ class _EnvironmentHere:
             logger.warning("%s failed to close: %s: %s", self._name, type(error).__name__, error)
 
     def _make(self, world: World, task: Task, seed: int) -> None:
-        self._environment = world.make(task, seed)
+        self._environment = _make(world, task, seed)
 
     def _answer(self, call: Callable[[], Any]) -> Answer:
         answer: Answer = queue.SimpleQueue()
@@ -209,7 +209,7 @@ class Host:
     def _persist(self, first: Callable[[], Any], again: Callable[[], Any]) -> Any:
         """The result of `first`; after a fault, of `again` on a fresh environment replayed to the same state.
 
-        Raises WorldLost when the retries are used up.
+        Raises WorldLost when the retries are used up, and ContractError at once.
         """
         faults = 0
         while True:
@@ -220,6 +220,9 @@ class Host:
                     return self._open()
                 self._replay()
                 return again()
+            except ContractError:  # a mistake in the world, which another attempt would repeat
+                self._discard()
+                raise
             except Exception as error:
                 faults += 1
                 self._attempts += 1
@@ -244,6 +247,10 @@ class Host:
         if self._runner is not None:
             self._runner.stop()
             self._runner = None
+
+
+def _make(world: World, task: Task, seed: int) -> Environment:
+    return ValidatedEnvironment(world.make(task, seed), task)
 
 
 def _play(actions: tuple[str, ...], environment: Environment) -> list[Step]:

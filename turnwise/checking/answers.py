@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence, Set
 from contextlib import ExitStack
 
@@ -60,7 +59,7 @@ FIXED_REPLIES = (
 
 
 def rewards_are_declared(subject: Subject) -> str:
-    """Check that every reward is in `World.rewards`, every value is finite, and no metric has a reward's name."""
+    """Check that every reward is in `World.rewards`, and no metric has a reward's name."""
     declared = subject.world.rewards
     for name, reward in declared.items():
         if reward.level not in ("turn", "outcome"):
@@ -163,9 +162,6 @@ def _require_no_change(reply: str, step: Step, before: Observation) -> None:
 
 
 def _require_declared(step: Step, declared: Set[str], task: Task) -> None:
-    for name, value in [*step.rewards.items(), *step.metrics.items()]:
-        if not math.isfinite(value):
-            raise Broken(f"a reward or metric must be a finite number; found {name} = {value} at {task.id}")
     if strange := sorted(set(step.rewards) - declared):
         raise Broken(f"a reward must be one of {sorted(declared)}; found {strange} at {task.id}")
     if ambiguous := sorted(set(step.metrics) & declared):

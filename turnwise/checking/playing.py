@@ -17,7 +17,19 @@ from typing import Any
 
 from turnwise import seeding
 from turnwise.checking.report import Broken
-from turnwise.world import SPLITS, Environment, Limits, Observation, Remaining, ScriptedAction, Split, Step, Task, World
+from turnwise.world import (
+    SPLITS,
+    Environment,
+    Limits,
+    Observation,
+    Remaining,
+    ScriptedAction,
+    Split,
+    Step,
+    Task,
+    ValidatedEnvironment,
+    World,
+)
 
 SECONDS = 600.0
 """Time limit of another process that plays the same episodes, including its start and making the world."""
@@ -69,7 +81,7 @@ def at_the_start(limits: Limits) -> Remaining:
 
 def open_episode(world: World, task: Task, seed: int) -> Environment:
     """A new environment for the task, the same for every policy: its noise depends on the seed and the task."""
-    return world.make(task, seeding.derive(seed, "checked episode", task.id))
+    return ValidatedEnvironment(world.make(task, seeding.derive(seed, "checked episode", task.id)), task)
 
 
 def play(world: World, task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turnwise.errors import raised_at
+from turnwise.errors import ContractError, raised_at
 
 
 class Broken(Exception):
@@ -63,9 +63,13 @@ class CheckReport:
         return tuple(check for check in self.checks if not check.passed)
 
     def lines(self) -> list[str]:
-        """The report for the terminal: one line per check, and a verdict."""
+        """The report for the terminal: one line per check, and a verdict. What failed is written out once."""
         width = max(len(check.name) for check in self.checks)
-        rows = [f"{check.sign:<6}  {check.name:<{width}}  {check.found}" for check in self.checks]
+        rows, said = [], set()
+        for check in self.checks:
+            again = not check.passed and check.found in said
+            rows.append(f"{check.sign:<6}  {check.name:<{width}}  {'the same' if again else check.found}")
+            said.add(check.found)
         applied = [check for check in self.checks if check.applies]
         kept = len(applied) - len(self.failed)
         verdict = "keeps its contract" if self.passed else "does not keep its contract"
@@ -83,7 +87,7 @@ def examine(name: str, check: Callable[[], str]) -> Check:
         return Check(name, True, f"does not apply: {reason}", applies=False)
     except Doubtful as doubt:
         return Check(name, True, str(doubt), doubtful=True)
-    except Broken as broken:
+    except (Broken, ContractError) as broken:
         return Check(name, False, str(broken))
     except Exception as error:
         innermost = traceback.extract_tb(error.__traceback__)[-1]

@@ -33,6 +33,7 @@ from turnwise.data.tolerance import alike
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.plugins import CREDIT_RULE, installed, is_named, plugin
+from turnwise.world import quoted
 
 __all__ = [
     "ESTIMATORS",
@@ -201,7 +202,12 @@ def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
 
 def _required(name: str, estimator: Estimator, batch: CreditBatch, found: Any) -> Ragged:
     """A plug-in's advantages as an array. Raises CreditError unless each turn or token has a finite one."""
-    advantages = found if isinstance(found, Ragged) else Ragged.of(found)
+    try:
+        advantages = found if isinstance(found, Ragged) else Ragged.of(found)
+    except (TypeError, ValueError) as error:  # None, texts, complex numbers, rows that are single numbers
+        raise CreditError(
+            f"{name!r} must return one row of numbers per trajectory; found {quoted(found)}, of which none can be made"
+        ) from error
     expected = batch.trained_turns if estimator.level == "turn" else batch.trained_tokens
     if not np.array_equal(advantages.offsets, expected.offsets):
         raise CreditError(

@@ -27,7 +27,7 @@ import inspect
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
@@ -37,9 +37,10 @@ from pydantic import Field
 from turnwise.config.options import read_options
 from turnwise.data.tolerance import alike
 from turnwise.data.trajectory import Trajectory
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, ContractError
 from turnwise.plugins import SELECTION_RULE, plugin
 from turnwise.seeding import generator
+from turnwise.world import quoted
 
 Deviations = Mapping[int, float]
 """The deviation of each group's rewards, by group, in the order of the batch."""
@@ -113,16 +114,15 @@ def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None =
     """The groups that the named rule keeps.
 
     `seed` is that of the iteration; only `random` uses it. `wanted` is the number of groups that `mixed` is to reach;
-    None: the number of groups in `deviations`. Raises ConfigurationError for an unknown name or option, and ValueError
-    for a deviation that is negative or not finite.
+    None: the number of groups in `deviations`. Raises ConfigurationError for an unknown name or option, ContractError
+    for a plug-in that keeps something else, and ValueError for a deviation that is negative or not finite.
     """
     require_selection(name, options)
     for group, deviation in deviations.items():
         if not (math.isfinite(deviation) and deviation >= 0):
             raise ValueError(f"a group's deviation must be a number from 0 up; group {group} has {deviation}")
-    kept = tuple(rule_of(name)(deviations, seed, **options))
-    if name not in RULES:
-        kept = _required(name, deviations, kept)
+    chosen = rule_of(name)(deviations, seed, **options)
+    kept = tuple(chosen) if name in RULES else _required(name, deviations, chosen)
     wanted = len(deviations) if wanted is None else wanted
     if name != "mixed":
         return Selection(deviations, kept)
@@ -152,13 +152,16 @@ def rule_of(name: str) -> Callable[..., Sequence[int]]:
     return chosen
 
 
-def _required(name: str, deviations: Deviations, kept: Sequence[int]) -> tuple[int, ...]:
-    """What a plug-in keeps, in the order of the batch. Raises ValueError for a group that there is not, or twice."""
-    if len(set(kept)) != len(kept) or not set(kept) <= set(deviations):
-        raise ValueError(
-            f"the selection {name!r} must keep groups of the batch, each once; of {list(deviations)} it keeps {[*kept]}"
+def _required(name: str, deviations: Deviations, kept: Any) -> tuple[int, ...]:
+    """What a plug-in keeps, in the order of the batch. Raises ContractError for a group that there is not, or twice."""
+    groups = list(kept) if isinstance(kept, Iterable) else None
+    known = list(deviations)
+    if groups is None or any(group not in known or groups.count(group) > 1 for group in groups):
+        raise ContractError(
+            f"the selection {name!r} must keep groups of the batch, each once; of {known} it keeps "
+            f"{quoted(kept if groups is None else groups)}"
         )
-    return _in_order(deviations, kept)
+    return _in_order(deviations, groups)
 
 
 def _all(deviations: Deviations, seed: int) -> tuple[int, ...]:

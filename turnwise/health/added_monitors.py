@@ -13,13 +13,12 @@ of `alarms` may name it. None: it cannot be measured in this iteration, and noth
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
 
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import MONITOR, plugin
+from turnwise.world import finite_number
 
 Monitor = Callable[[Sequence[Trajectory], Sequence[float]], float | None]
 
@@ -51,13 +50,10 @@ def require_added_monitors(added: Mapping[str, str], known: Sequence[str]) -> No
 def measure_added(
     added: Mapping[str, str], trajectories: Sequence[Trajectory], rewards: Sequence[float]
 ) -> dict[str, float]:
-    """What the added monitors measure, by name. Raises ValueError for anything but a finite number or None."""
+    """What the added monitors measure, by name. Raises ContractError for anything but a finite number or None."""
     found: dict[str, float] = {}
     for name, function in added.items():
         value = monitor_of(function)(trajectories, rewards)
-        if value is None:
-            continue
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise ValueError(f"the monitor {name} must return a finite number, or None; it returned {value!r}")
-        found[name] = float(value)
+        if value is not None:
+            found[name] = finite_number(f"monitor {name}", value, ": return None where it cannot be measured")
     return found

@@ -1,5 +1,6 @@
 """The interface of worlds: with `turnwise.seeding`, all that a world may import of the library."""
 
+from turnwise.errors import ContractError
 from turnwise.world.contract import (
     SPLITS,
     Column,
@@ -25,11 +26,13 @@ from turnwise.world.registry import (
     with_preset,
     world_class,
 )
+from turnwise.world.validation import ValidatedEnvironment, as_number, finite_number, quoted
 
 __all__ = [
     "ENTRY_POINTS",
     "SPLITS",
     "Column",
+    "ContractError",
     "Environment",
     "Level",
     "Limits",
@@ -40,12 +43,16 @@ __all__ = [
     "Split",
     "Step",
     "Task",
+    "ValidatedEnvironment",
     "World",
+    "as_number",
+    "finite_number",
     "http_address",
     "installed_worlds",
     "make_world",
     "missing_package",
     "positive",
+    "quoted",
     "require_family",
     "share",
     "whole_number",

@@ -19,7 +19,7 @@ from turnwise import seeding
 from turnwise.agent.host import Host, RetryPolicy
 from turnwise.checking import check_world
 from turnwise.checking.playing import play
-from turnwise.errors import WorldLost
+from turnwise.errors import ContractError, WorldLost
 from turnwise.world import SPLITS, Remaining, Step, make_world
 
 ITEMS = {"train": "0-9", "validation": "10-12", "test": f"13, 101, {BROKEN_ITEM}"}
@@ -189,15 +189,15 @@ def test_a_reply_of_another_form_is_a_fault(reply: Any, message: str) -> None:
         opened(world_at(address, "textcraft"))
 
 
-def test_a_reward_that_is_no_number_and_an_end_that_is_no_truth_are_faults() -> None:
-    for reply, message in (
-        ({"id": 1, "observation": "x", "done": False, "reward": "1"}, "'reward' must be a number; found '1'"),
-        ({"id": 1, "observation": "x", "done": False, "reward": True}, "'reward' must be a number; found True"),
-        ({"id": 1, "observation": "x", "done": 0, "reward": 0}, "'done' must be true or false; found 0"),
+def test_a_reward_that_is_no_number_breaks_the_contract_and_an_end_that_is_no_truth_is_a_fault() -> None:
+    for reply, error, message in (
+        ({"done": False, "reward": "1"}, ContractError, "'reward' of a server's reply must be a number; found '1'"),
+        ({"done": False, "reward": None}, ContractError, "'reward' of a server's reply must be a number; found None"),
+        ({"done": 0, "reward": 0}, ServerFault, "'done' must be true or false; found 0"),
     ):
-        with served(json_reply(reply)) as address:
+        with served(json_reply({"id": 1, "observation": "x", **reply})) as address:
             environment = opened(world_at(address, "textcraft"))
-            with pytest.raises(ServerFault, match=message):
+            with pytest.raises(error, match=message):
                 environment.step("inventory")
 
 

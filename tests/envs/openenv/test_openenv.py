@@ -14,7 +14,7 @@ from envs.openenv.actions import action_form
 from envs.openenv.episode import OpenEnvEpisode, Reading
 from envs.openenv.sessions import OpenEnvFault, _fault, _played
 from tests.envs.agentgym.agentgym_servers import served
-from turnwise.world import Remaining
+from turnwise.world import ContractError, Remaining
 
 REMAINING = Remaining(20, 1, 20)
 WALK: dict[str, Any] = {
@@ -230,9 +230,11 @@ def test_replies_of_the_package_are_read() -> None:
     assert (READING.text(SAID), READING.text(UNKNOWN)) == ("hi", "Unknown tool: 'nope'")
     with pytest.raises(OpenEnvFault, match="a tool must answer"):
         READING.text({"tool_name": "slow", "error": {"error_type": "timeout", "message": "timed out"}})
-    for wrong in ({"observation": []}, {"observation": {}, "done": 1}, {"observation": {}, "reward": "high"}):
+    for wrong in ({"observation": []}, {"observation": {}, "done": 1}):
         with pytest.raises(OpenEnvFault, match="must"):
             _played(wrong)
+    with pytest.raises(ContractError, match="the reward of a server's reply must be a number; found 'high'"):
+        _played({"observation": {}, "reward": "high"})
     fault = _fault("step", INVALID)
     assert (fault.code, fault.fields) == ("VALIDATION_ERROR", {"action"})
     assert str(fault) == "step failed with VALIDATION_ERROR: action: Input should be 'UP' or 'DOWN'"

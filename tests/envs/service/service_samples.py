@@ -30,6 +30,15 @@ BRITTLE = "service_samples:Brittle"
 ENDLESS = "service_samples:Endless"
 
 
+WRONG: Mapping[str, Any] = {
+    "infinite": Step(Observation("endless"), {"counted": float("inf")}),
+    "nothing earned": Step(Observation("so"), {"counted": None}),  # type: ignore[dict-item]
+    "raw": Step(Observation(b"raw")),  # type: ignore[arg-type]
+    "no step": None,
+}
+"""What the contract does not allow, by the action that it answers."""
+
+
 class Brittle(World):
     """A world that does what its actions say: counts, raises, hangs, prints, or takes its process with it."""
 
@@ -116,8 +125,8 @@ class BrittleEnvironment(Environment):
             print('{"number": 1}', flush=True)
         if action == "surrogate":
             return Step(Observation("page \ud800", state="\udfff"))
-        if action == "infinite":
-            return Step(self._observe("endless"), {"counted": float("inf")})
+        if action in WRONG:
+            return WRONG[action]
         return Step(self._observe(f"{os.getpid()}"), valid=action in ("pid", "print"))
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:

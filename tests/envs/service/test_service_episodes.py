@@ -299,8 +299,10 @@ def test_a_world_that_raises_loses_its_episode_and_no_other(asking: Asking, acti
     assert Brittle.closed == ["brittle/test/1"]
 
 
-def test_a_reward_that_is_no_number_is_a_failure_of_the_world(asking: Asking) -> None:
-    assert reason(asking.step(asking.opened(), 1, "infinite")) is Reason.WORLD_FAILED
+def test_a_reward_that_is_no_number_breaks_the_contract(asking: Asking) -> None:
+    refused = asking.step(asking.opened(1), 1, "infinite")
+    assert reason(refused) is Reason.CONTRACT_BROKEN
+    assert "reward counted of brittle/test/1 must be a finite number; found inf" in refused.text
 
 
 def test_texts_that_json_cannot_hold_are_told_as_the_agent_stores_them(asking: Asking) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from service_samples import BRITTLE, FAULTS, REMAINING, Clock, Counting, FaultyNetwork, send_over, serving
+from service_samples import BRITTLE, FAULTS, REMAINING, WRONG, Clock, Counting, FaultyNetwork, send_over, serving
 
 from envs.service import RemoteWorld
 from envs.service.client import ServiceClient, ServiceFault
@@ -23,11 +23,11 @@ from envs.service.schema import Health
 from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.agent.host import RetryPolicy
+from turnwise.agent.host import Host, RetryPolicy
 from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, roll_out
 from turnwise.checking import check_world
 from turnwise.data.task_sets import task_set_digest
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, ContractError
 from turnwise.experiment import load
 from turnwise.world import SPLITS, World, make_world
 
@@ -74,6 +74,32 @@ def test_all_that_a_world_says_of_itself_is_the_served_worlds(url: str, name: st
     ):
         assert getattr(there, told) == getattr(here, told), told
     assert there.attribution() == here.attribution()
+
+
+@pytest.mark.parametrize("action", WRONG)
+def test_what_breaks_the_contract_is_refused_as_it_is_here_and_not_tried_again(url: str, action: str) -> None:
+    said = []
+    for world in (make_world(BRITTLE, {}), remote(url, BRITTLE)):
+        host = Host(world, world.tasks("train", 4)[3], 0, RetryPolicy(seconds=20, retries=2))
+        host.reset()
+        host.start((action,))
+        with pytest.raises(ContractError, match=r"of brittle/train/3 must") as refused:
+            host.finish()
+        said.append(str(refused.value))
+    here, there = said
+    assert there.endswith(here)
+
+
+def test_a_server_that_answers_in_another_form_breaks_the_contract(url: str) -> None:
+    step = {"observation": {"text": "so", "state": None}, "rewards": {"counted": None}}
+    answer = httpx.Response(200, json={"number": 1, "step": step})
+    world = remote(url, BRITTLE)
+    environment = world.make(world.tasks("train", 1)[0], 0)
+    environment._client = ServiceClient(
+        url, seconds=20, retries=0, token_variable="", transport=lambda: Counting(lambda: answer)
+    )
+    with pytest.raises(ContractError, match=r"step\.rewards\.counted: input should be a valid number; found None"):
+        environment.step("count")
 
 
 def test_tasks_that_differ_in_their_limits_do_so_from_afar(url: str) -> None:

@@ -64,14 +64,6 @@ def test_texts_are_told_as_the_agent_stores_them(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_a_reward_that_is_no_number_is_an_error_and_not_zero(value: float) -> None:
-    with pytest.raises(ValueError, match="a reward or metric must be a finite number; found won"):
-        plain_step(Step(Observation("won"), {"won": value}))
-    with pytest.raises(ValueError, match="finite"):
-        plain_step(Step(Observation("won"), metrics={"won": value}))
-
-
 def test_the_id_of_a_world_changes_with_all_that_it_says() -> None:
     def named(parameters: dict[str, str], world: Brittle, name: str = "brittle", content: str = "") -> str:
         return ServedWorld.of(name, parameters, world, content).id
