@@ -20,7 +20,7 @@ from turnwise.experiment import Experiment, build
 from turnwise.policy.device_memory import device_bytes
 from turnwise.policy.dimensions import Dimensions, dimensions_of
 from turnwise.policy.memory_plan import GIB
-from turnwise.policy.pretrained import pretrained, pretrained_folder
+from turnwise.policy.pretrained import model_directory, pretrained, pretrained_folder
 from turnwise.policy.sizes import covered
 
 TOLERANCE = 0.15
@@ -47,8 +47,8 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
     available = device_bytes(experiment.compute.device)
     if available is None:
         return
-    found = pretrained(experiment.policy)
-    if found is not None:
+    named = experiment.policy.model
+    if named != "scratch" and model_directory(named) is None and (found := pretrained(experiment.policy)) is not None:
         pretrained_folder(found)
     dimensions = dimensions_of(experiment.policy)
     assert dimensions is not None, "the model is on this machine now"

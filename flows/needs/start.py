@@ -10,6 +10,7 @@ from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
 from turnwise.policy.pretrained import model_directory
 from turnwise.store import Reference
+from turnwise.store.default import nothing_is_stored
 
 
 def recorded_signals(experiment: Experiment) -> dict[InitialSignal, list[str]] | None:
@@ -18,6 +19,8 @@ def recorded_signals(experiment: Experiment) -> dict[InitialSignal, list[str]] |
     None where the preparation or an evaluation of the policy that they start from is not in the store, or where one
     would have to ask a hub for that policy.
     """
+    if nothing_is_stored():
+        return None
     if experiment.policy.model != "scratch" and model_directory(experiment.policy.model) is None:
         return None
     found: dict[InitialSignal, list[str]] = {}

@@ -23,9 +23,13 @@ from uuid import UUID
 
 from rich.console import Console
 
+from flows.needs.readiness import require_machine
+from flows.prepare import require_model
 from flows.runtime.server import ensure_server, require_server
 from tasks.stage import NotRecorded, recorded_only
+from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
+from turnwise.store.default import nothing_is_stored
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -59,13 +63,26 @@ class FlowRun(Generic[Arguments, Result]):
     def found_or_run(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """What the function returns: from the store if all its stages are recorded, else from a flow run.
 
-        Raises TurnwiseError where Prefect's server is lost on the way.
+        What the model's files or this machine show to be impossible is refused before libraries are loaded and the
+        server is started. Raises ConfigurationError for that, and TurnwiseError where Prefect's server is lost on the
+        way.
         """
+        given = inspect.signature(self._function).bind(*args, **kwargs).arguments
+        refusal = None
+        if isinstance(experiment := given.get("experiment"), Experiment):
+            require_model(experiment, thoroughly=False)
+            try:
+                require_machine(experiment, given.get("processes"))
+            except ConfigurationError as error:
+                if nothing_is_stored():
+                    raise
+                refusal = error
         try:
             with recorded_only(), _warnings_of_the_finished():
                 return self._function(*args, **kwargs)
         except NotRecorded:
-            given = inspect.signature(self._function).bind(*args, **kwargs).arguments
+            if refusal is not None:
+                raise refusal from None
             ready_for_prefect(Console(quiet=bool(given.get("quiet"))))
         try:
             return self(*args, **kwargs)

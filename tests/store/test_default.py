@@ -10,7 +10,7 @@ import pytest
 
 from turnwise.errors import ConfigurationError
 from turnwise.store import default_store
-from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE, require_place, use_storage
+from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE, nothing_is_stored, require_place, use_storage
 from turnwise.store.shared import SharedStore
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
@@ -49,3 +49,10 @@ def test_a_place_that_is_not_there_is_refused_before_anything_is_computed(tmp_pa
     use_storage(str(tmp_path / "not mounted"), None)
     with pytest.raises(ConfigurationError, match=r"storage\.url must name a folder"):
         require_place()
+
+
+def test_a_store_is_empty_until_something_is_written(turnwise_home: Path) -> None:
+    assert nothing_is_stored()
+    with default_store().write("note") as draft:
+        (draft.folder / "text").write_text("a text")
+    assert not nothing_is_stored()

@@ -8,6 +8,9 @@ from pathlib import Path
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 """Where Linux lists the limits that a container or a batch system has set."""
 
+_DRIVERS = (Path("/proc/driver/nvidia"), Path("/dev/dxg"), Path("/dev/kfd"))
+"""What there is with NVIDIA's driver, with its driver under WSL, and with AMD's."""
+
 
 def device_bytes(device: str) -> int | None:
     """The memory of a device, `cpu` or `cuda`, in bytes; None for a card that is not there."""
@@ -34,7 +37,14 @@ def _control_group() -> str:
     return next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), "")
 
 
+def has_card() -> bool:
+    """Whether this machine can have a card, by the files of its driver: where there are none, torch is not asked."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or any(path.exists() for path in _DRIVERS)
+
+
 def _of_card() -> int | None:
+    if not has_card():
+        return None
     import torch
 
     return torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None

@@ -13,6 +13,7 @@ from typing import Any
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
 from turnwise.policy.configured_shapes import DECODERS, Dimensions, configured_dimensions, read_configuration
+from turnwise.policy.known_models import known_dimensions
 from turnwise.policy.pretrained import model_directory
 from turnwise.policy.sizes import shapes_from_scratch
 
@@ -20,12 +21,13 @@ from turnwise.policy.sizes import shapes_from_scratch
 def dimensions_of(policy: Policy) -> Dimensions | None:
     """The dimensions of the policy that this section describes.
 
-    None for a model from a hub whose configuration is not on this machine: the hub is not contacted.
+    None for a model from a hub whose configuration is not on this machine, and that is not among
+    `turnwise.policy.known_models`: the hub is not contacted.
     """
     if policy.model == "scratch":
         return _from_scratch(policy)
     folder = model_directory(policy.model) or _cached_folder(policy)
-    return None if folder is None else dimensions_in(folder)
+    return known_dimensions(policy.model) if folder is None else dimensions_in(folder)
 
 
 def dimensions_in(folder: Path) -> Dimensions:

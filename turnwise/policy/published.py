@@ -30,12 +30,15 @@ PLAIN_GENERATION = frozenset(
         "bos_token_id",
         "do_sample",
         "eos_token_id",
+        "output_attentions",
+        "output_hidden_states",
         "pad_token_id",
         "repetition_penalty",
         "temperature",
         "top_k",
         "top_p",
         "transformers_version",
+        "use_cache",
     }
 )
 """Keys of a generation configuration that no value makes unreadable, but for the end tokens, which are looked at."""

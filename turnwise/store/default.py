@@ -58,6 +58,12 @@ def default_store() -> Store:
     return _store_at(home() / "store", os.environ.get(URL_VARIABLE, ""), os.environ.get(CACHE_VARIABLE, ""))
 
 
+def nothing_is_stored() -> bool:
+    """Whether the store is empty: then no stage is recorded, and its key, for which all code is read, is of no use."""
+    store = default_store()
+    return store.place is None and not store.references()
+
+
 def require_place() -> None:
     """Refuse a shared store that does not exist or cannot be written to, before anything is computed.
 
