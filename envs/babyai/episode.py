@@ -10,8 +10,7 @@ from minigrid.core.constants import DIR_TO_VEC
 
 from envs.babyai.adviser import Advice, Adviser, Place, place_of
 from envs.babyai.levels import content, start
-from envs.babyai.view import view_of
-from envs.babyai.walking import HERE, moved, way, ways
+from envs.babyai.view import HERE, moved, view_of, way, ways
 from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 ACTIONS = {

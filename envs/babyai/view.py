@@ -2,14 +2,19 @@
 
 The field of view is the package's: 7 by 7 cells, the agent in the middle of the nearest row, nothing behind walls and
 closed doors. The words follow BabyAI-Text (arXiv 2302.02662), but shorter.
+
+A path to an object in view is the shortest one of turns and steps over cells seen to be free, until the object is right
+ahead.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from minigrid.core.actions import Actions
 from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, STATE_TO_IDX
 
 REACH = 3
@@ -22,6 +27,12 @@ Cell = tuple[int, int]
 """Relative position: cells to the right of the agent (negative: to the left), and cells ahead of it."""
 
 _STATES = {number: state for state, number in STATE_TO_IDX.items()}
+HEADINGS: tuple[Cell, ...] = ((0, 1), (1, 0), (0, -1), (-1, 0))
+"""Direction of a step for each heading: ahead, and then clockwise."""
+
+Pose = tuple[Cell, int]
+"""A cell, and a heading as an index into `HEADINGS`."""
+HERE: Pose = ((0, 0), 0)
 
 
 @dataclass(frozen=True)
@@ -105,3 +116,53 @@ def _nearest(walled: set[Cell]) -> dict[str, int]:
         if distances:
             found[side] = distances[0]
     return found
+
+
+def way(view: View, name: str) -> list[Actions] | None:
+    """Shortest path to any object of this name, `red ball` or `ball`: empty when one is directly ahead.
+
+    None when no such object is in view, or no path to it. Of equally short paths, the one that goes straight on for
+    longer is taken, then the one that turns left.
+    """
+    goals = {thing.cell for thing in view.things if name in (thing.name, thing.kind)}
+    came: dict[Pose, tuple[Pose, Actions] | None] = {HERE: None}
+    frontier = deque([HERE])
+    while frontier:
+        pose = frontier.popleft()
+        if _ahead(pose) in goals:
+            return _back(came, pose)
+        for action in (Actions.forward, Actions.left, Actions.right):
+            following = moved(pose, action)
+            if following[0] in view.free and following not in came:
+                came[following] = (pose, action)
+                frontier.append(following)
+    return None
+
+
+def ways(view: View) -> dict[str, list[Actions]]:
+    """Shortest path to each object name in view that can be reached, from near to far."""
+    names = dict.fromkeys(thing.name for thing in view.things)
+    return {name: found for name in names if (found := way(view, name)) is not None}
+
+
+def moved(pose: Pose, action: Actions) -> Pose:
+    """Pose after a turn, or after a step that nothing blocks."""
+    if action == Actions.forward:
+        return _ahead(pose), pose[1]
+    return pose[0], (pose[1] + (1 if action == Actions.right else -1)) % len(HEADINGS)
+
+
+def _ahead(pose: Pose) -> Cell:
+    (right, forward), heading = pose
+    return right + HEADINGS[heading][0], forward + HEADINGS[heading][1]
+
+
+def _back(came: dict[Pose, tuple[Pose, Actions] | None], pose: Pose) -> list[Actions]:
+    """Actions that led to a pose, in order."""
+    actions = []
+    step = came[pose]
+    while step is not None:
+        pose, action = step
+        actions.append(action)
+        step = came[pose]
+    return actions[::-1]

@@ -6,6 +6,9 @@ and, like the policy, sees no observation between the actions of one turn.
 
 The best policy solves 47% to 50% of the boards at RAGEN's first setting, depending on the number of actions per turn,
 and 94.7% at its second, which has the larger share of ice; with the smaller share that would be 89%.
+
+A position is shown as a grid of symbols, or as the coordinates of everything, as RAGEN-2 shows it. Both show the same
+boards, so that a test can tell whether a policy learned the game or the look of it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from envs.frozen_lake.boards import GOAL, HOLE, LakeBoard, draw_board
-from envs.frozen_lake.lake_views import VIEWS, coordinates, grid, legend
 from envs.frozen_lake.planner import LONGEST_SEQUENCE, make_lake, plan
 from turnwise import seeding
 from turnwise.world import (
@@ -38,6 +40,9 @@ from turnwise.world import (
 ACTIONS = ("Left", "Down", "Right", "Up")
 """In Gymnasium's order."""
 LEGAL = "Left, Down, Right or Up"
+VIEWS = ("grid", "coordinates")
+MEANINGS = ("you", "ice", "hole", "goal", "you in a hole", "you on the goal")
+"""Meanings of the six symbols of a grid, in order."""
 
 
 class FrozenLake(World):
@@ -224,3 +229,34 @@ def _six_symbols(value: str) -> tuple[str, ...]:
     if not isinstance(value, str) or len(value) != 6 or len(set(value)) != 6 or " " in value or not value.isprintable():
         raise ValueError(f"symbols must be six different visible characters, such as 'P_OGX√'; found {value!r}")
     return tuple(value)
+
+
+def legend(view: str, symbols: tuple[str, ...]) -> str:
+    """How to read the view, in one sentence."""
+    if view == "grid":
+        return ", ".join(f"{symbol} {meaning}" for symbol, meaning in zip(symbols, MEANINGS, strict=True)) + "."
+    return (
+        "Every place is a row, counted from 0 downwards, and a column, counted from 0 to the right; "
+        "all that is not a hole or the goal is ice."
+    )
+
+
+def grid(board: LakeBoard, cell: int, symbols: tuple[str, ...]) -> list[list[str]]:
+    """The symbols of every row, with the agent at `cell`."""
+    player, ice, hole, goal, fallen, arrived = symbols
+    shown = [{GOAL: goal, HOLE: hole}.get(letter, ice) for letter in board.cells]
+    shown[cell] = {GOAL: arrived, HOLE: fallen}.get(board.cells[cell], player)
+    return [shown[first : first + board.size] for first in range(0, board.size**2, board.size)]
+
+
+def coordinates(board: LakeBoard, cell: int) -> str:
+    """One line for the agent, the goal and the holes, and one more where the agent is in a hole or on the goal."""
+    holes = [place for place, letter in enumerate(board.cells) if letter == HOLE]
+    places = {"you": [cell], "goal": [board.goal], "hole": holes}
+    lines = [
+        f"{name} {', '.join('{} {}'.format(*divmod(place, board.size)) for place in found)}"
+        for name, found in places.items()
+        if found
+    ]
+    state = {GOAL: ["you are on the goal"], HOLE: ["you are in a hole"]}.get(board.cells[cell], [])
+    return "\n".join([*lines, *state])

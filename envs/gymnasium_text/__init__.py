@@ -4,8 +4,7 @@
 * `views`: observations as text.
 * `planner`: value iteration where the environment publishes its model.
 * `game`: an environment together with its settings.
-* `episode`: one episode, and its baseline policies.
-* `text_episode`: the same for an environment whose actions are any text.
+* `episode`: one episode, and its baseline policies, of named actions or of any text.
 * `textworld_games`, `textarena_games`: two libraries of text games as such environments.
 * `world`: the world, its parameters and its tasks.
 """

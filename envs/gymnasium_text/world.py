@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from envs.gymnasium_text.episode import GymnasiumEpisode
+from envs.gymnasium_text.episode import GymnasiumEpisode, TextEpisode
 from envs.gymnasium_text.game import Game
 from envs.gymnasium_text.settings import TEXTARENA, TEXTWORLD, settings_of
-from envs.gymnasium_text.text_episode import TextEpisode
 from turnwise import seeding
 from turnwise.world import (
     Column,

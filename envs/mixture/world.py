@@ -7,18 +7,40 @@ split.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count as numbers
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from envs.mixture.episode import PartEpisode
-from envs.mixture.parts import Part, described, in_turn
-from turnwise.world import SPLITS, Column, Limits, Split, Task, ValidatedEnvironment, World, world_class
+import numpy as np
+
+from turnwise.world import (
+    SPLITS,
+    Column,
+    Environment,
+    Limits,
+    Observation,
+    Remaining,
+    ScriptedAction,
+    Split,
+    Step,
+    Task,
+    ValidatedEnvironment,
+    World,
+    make_world,
+    positive,
+    with_preset,
+    world_class,
+)
 
 TAG = "world"
+KEYS = ("world", "preset", "parameters", "weight")
+NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Mixture(World):
@@ -217,3 +239,114 @@ def _chosen(split: Split, names: Sequence[str] | None, known: Sequence[str]) -> 
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"{split} must name parts, which are {', '.join(known)}; found {unknown[0]!r}")
     return names
+
+
+@dataclass(frozen=True)
+class Part:
+    """One world of a mixture. Its share of a task set is its weight over the sum of the weights."""
+
+    name: str
+    world: World
+    weight: float
+
+
+@dataclass(frozen=True)
+class Description:
+    """A part as the parameters describe it, validated but not constructed."""
+
+    world: str
+    parameters: Mapping[str, Any]
+    weight: float
+
+    def make(self, name: str) -> Part:
+        """Construct the part. Raises ValueError if its world refuses the parameters."""
+        try:
+            return Part(name, make_world(self.world, self.parameters), self.weight)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"part {name!r}: {error}") from error
+
+
+def described(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
+    """Description of each part by name. Raises ValueError for an invalid one."""
+    if not isinstance(parts, Mapping) or not parts:
+        raise ValueError(f"parts must name the worlds, such as {{lake: {{world: frozen_lake}}}}; found {parts!r}")
+    return {name: _described(name, said) for name, said in parts.items()}
+
+
+def _described(name: str, said: Mapping[str, Any]) -> Description:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError(f"a part's name must be letters, digits, - and _; found {name!r}")
+    if not isinstance(said, Mapping):
+        raise ValueError(f"part {name!r} must say of {', '.join(KEYS)} what is not usual; found {said!r}")
+    for key in said:
+        if key not in KEYS:
+            nearest = difflib.get_close_matches(str(key), KEYS, n=1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(KEYS)}"
+            raise ValueError(f"part {name!r} has no key {key!r}: {hint}")
+    world, parameters, weight = said.get("world", name), said.get("parameters", {}), said.get("weight", 1)
+    if not isinstance(parameters, Mapping):
+        raise ValueError(f"the parameters of part {name!r} must be a mapping; found {parameters!r}")
+    weight = positive(f"the weight of part {name!r}", weight)
+    return Description(world, with_preset(world, said.get("preset", ""), parameters), weight)
+
+
+def in_turn(parts: Sequence[Part]) -> Iterator[Part]:
+    """The parts without end, so that at every point their counts are as close to their weights as whole numbers allow.
+
+    The next part is the one furthest behind its share; the first of them on a tie. So the first tasks of a task set are
+    mixed as the whole is, and a longer task set begins with a shorter one.
+    """
+    total = sum(part.weight for part in parts)
+    given = [0] * len(parts)
+    for number in numbers(1):
+        behind = [part.weight * number / total - given[place] for place, part in enumerate(parts)]
+        place = behind.index(max(behind))
+        given[place] += 1
+        yield parts[place]
+
+
+class PartEpisode(Environment):
+    """Wraps a part's environment: only names change, and the first observation may begin with an introduction."""
+
+    def __init__(self, part: str, environment: Environment, introduction: str) -> None:
+        self._part = part
+        self._environment = environment
+        self._introduction = introduction
+
+    def reset(self) -> Observation:
+        """The part's first observation, after the introduction if there is one."""
+        first = self._named(self._environment.reset())
+        return replace(first, text=f"{self._introduction}\n{first.text}") if self._introduction else first
+
+    def step(self, action: str) -> Step:
+        """The part's step, renamed."""
+        step = self._environment.step(action)
+        return replace(
+            step,
+            observation=self._named(step.observation),
+            rewards=self._prefixed(step.rewards),
+            metrics=self._prefixed(step.metrics),
+        )
+
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        """Action of the part's oracle."""
+        return self._environment.oracle(remaining)
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        """The part's random baseline policy."""
+        return self._environment.random(generator, remaining)
+
+    def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        """The part's baseline policy of this name."""
+        return self._environment.decide(baseline, generator, remaining)
+
+    def close(self) -> None:
+        """Free the resources of the part's environment."""
+        self._environment.close()
+
+    def _named(self, observation: Observation) -> Observation:
+        state = None if observation.state is None else f"{self._part}/{observation.state}"
+        return Observation(observation.text, state)
+
+    def _prefixed(self, values: Mapping[str, float]) -> dict[str, float]:
+        return {f"{self._part}/{name}": value for name, value in values.items()}

@@ -5,13 +5,12 @@ replies as values that JSON can hold).
 
 The server:
 
-* `offers`: the worlds that a server is started with.
+* `offers`: the worlds that a server is started with, and their tasks.
 * `homes`: the interface of the place where environments live; `threads` and `processes` are the two implementations,
   with `worker` on the far side of a process and `orders` as their protocol.
 * `episodes`: leases, step numbers, losses; `limits`: those of all clients and of each.
-* `listing`: a world's tasks.
-* `agentgym`, `agentgym_routes`: the same episodes by AgentGym's protocol, for its clients and trainers.
-* `openenv`, `openenv_routes`: the same episodes by OpenEnv's protocol, in sessions on a WebSocket.
+* `agentgym`: the same episodes by AgentGym's protocol, for its clients and trainers.
+* `openenv`: the same episodes by OpenEnv's protocol, in sessions on a WebSocket.
 * `routes`, `guards`, `connections`, `metrics`, `application`, `server`: the routes, the checks before them, the
   metrics, and the assembly and start of the server.
 

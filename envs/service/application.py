@@ -16,16 +16,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from envs.service.agentgym import AgentGymEnvironments
-from envs.service.agentgym_routes import agentgym_routes
+from envs.service.agentgym import AgentGymEnvironments, agentgym_routes
 from envs.service.episodes import Episodes
 from envs.service.guards import Authorisation, BodyLimit, ClientRate, OwnHost, OwnOrigin, refused
 from envs.service.limits import RequestRates, ServiceLimits
 from envs.service.metrics import Metrics, RequestCounter
 from envs.service.offers import ContentOf, Offer, served, unknown_content
 from envs.service.openapi_page import page_routes
-from envs.service.openenv import ServedSessions
-from envs.service.openenv_routes import elsewhere, openenv_routes
+from envs.service.openenv import ServedSessions, elsewhere, openenv_routes
 from envs.service.reasons import Reason, Refusal
 from envs.service.routes import Service, routes
 from envs.service.schema import PREFIX, SCHEMA_VERSION

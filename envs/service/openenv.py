@@ -17,18 +17,22 @@ code, and never an observation or a reward; there are no tools, so the message `
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
+from fastapi import APIRouter, Depends, Request, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envs.service.episodes import Episodes
+from envs.service.limits import client_of
 from envs.service.offers import Served, named_world, weighted_reward
 from envs.service.reasons import Reason, Refusal
-from envs.service.schema import Create, PlayStep
+from envs.service.schema import Create, ErrorReply, PlayStep
 from turnwise import seeding
 from turnwise.world import SPLITS, Split
 
@@ -228,3 +232,85 @@ def _invalid(error: ValidationError) -> dict[str, Any]:
 
 def _observed(seen: OpenEnvObservation, reward: float | None, *, done: bool) -> dict[str, Any]:
     return {"type": "observation", "data": {"observation": seen.model_dump(), "reward": reward, "done": done}}
+
+
+MODELS: dict[str, type[BaseModel]] = {
+    "action": OpenEnvAction,
+    "observation": OpenEnvObservation,
+    "state": OpenEnvState,
+}
+OPENENV_PREFIX = "/openenv/{world}/{split}"
+
+openenv_routes = APIRouter(
+    prefix=OPENENV_PREFIX, tags=["OpenEnv"], responses={"4XX": {"model": ErrorReply}, "5XX": {"model": ErrorReply}}
+)
+"""Sessions live on a WebSocket, of which OpenAPI knows nothing."""
+
+
+async def _sessions(request: Request) -> ServedSessions:
+    sessions: ServedSessions = request.app.state.openenv
+    return sessions
+
+
+Here = Annotated[ServedSessions, Depends(_sessions)]
+
+
+@openenv_routes.get("/health")
+async def health(world: str, split: Split, here: Here) -> dict[str, str]:
+    """Whether the world is served."""
+    here.open(world, split)
+    return {"status": "healthy"}
+
+
+@openenv_routes.get("/metadata")
+async def metadata(world: str, split: Split, here: Here) -> dict[str, Any]:
+    """What the world is: its id, its aim and its actions."""
+    return here.metadata(world)
+
+
+@openenv_routes.get("/schema")
+async def schema(world: str, split: Split, here: Here) -> dict[str, Any]:
+    """The JSON schemas of actions, observations and states."""
+    here.open(world, split)
+    return {name: model.model_json_schema() for name, model in MODELS.items()}
+
+
+@openenv_routes.websocket("/ws")
+async def session(socket: WebSocket, world: str, split: str) -> None:
+    """A session: messages in, replies out, in order. It ends when nothing was asked of it for the length of a lease."""
+    sessions: ServedSessions = socket.app.state.openenv
+    here = sessions.open(world, split, client_of(socket.scope))  # a refusal is an answer to the handshake
+    await socket.accept()
+    try:
+        while True:
+            async with asyncio.timeout(sessions.episodes.lease_seconds):
+                message = await _text(socket)
+            reply = await here.answer(message)
+            if reply is None:
+                break
+            await socket.send_text(json.dumps(reply))
+        await socket.close()
+    except TimeoutError:
+        await socket.close(1001, "nothing was asked for too long")
+    except WebSocketDisconnect:  # most clients end a session so
+        pass
+    finally:
+        await here.close()
+
+
+elsewhere = APIRouter()
+"""To be included last: every address at which no session lives."""
+
+
+@elsewhere.websocket("/{path:path}")
+async def no_session(socket: WebSocket, path: str) -> None:
+    """Refuse a session where there is none."""
+    raise Refusal(Reason.UNKNOWN_ROUTE, f"no session lives at /{path}: ask /openenv/WORLD/SPLIT/ws for one")
+
+
+async def _text(socket: WebSocket) -> str:
+    """The next message; empty for a binary one, which is no JSON either. Raises WebSocketDisconnect."""
+    received = await socket.receive()
+    if received["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(received.get("code", 1005))
+    return received.get("text") or ""

@@ -3,8 +3,7 @@
 * `rooms`: walls and targets, the rule of the push, and the rule that assigns each room to one split.
 * `solver`: the shortest solution, by breadth-first search.
 * `generation`: boards that can be solved within a given number of actions.
-* `views`: a position as a grid of symbols or as coordinates.
-* `world`: the world and its environment.
+* `world`: the world, its environment, and the text of a position, a grid of symbols or coordinates.
 """
 
 from envs.sokoban.world import Sokoban

@@ -9,6 +9,9 @@ Differs from RAGEN (arXiv 2504.20073): every board can be solved within the acti
 of their own; text that is no action costs nothing here, since the agent applies the penalty for an invalid turn; and
 see `generation` for how boards are made. A uniformly random policy is as good here as there, near 18% with one box on 6
 x 6 cells and 2% with two on 8 x 8, both in 10 actions.
+
+A position is shown as a grid of symbols or as the coordinates of everything. Two views and any number of symbol sets
+show the same boards, so that a test can tell whether a policy learned the game or the look of it.
 """
 
 from __future__ import annotations
@@ -19,9 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from envs.sokoban.generation import RoomRecipe, SokobanBoard, draw_board
-from envs.sokoban.rooms import ACTIONS, Position
+from envs.sokoban.rooms import ACTIONS, LETTERS, Position, Room
 from envs.sokoban.solver import first_push, solve
-from envs.sokoban.views import VIEWS, legend, show
 from turnwise import seeding
 from turnwise.world import (
     Column,
@@ -44,6 +46,9 @@ PATIENCE = 100
 """Search horizon of the oracle, in actions, when the remaining ones do not suffice: it then plays as if they did."""
 STEP, ON_TARGET, SOLVED = -0.1, 1.0, 10.0
 RAGEN: dict[str, Any] = {"size": 6, "boxes": 1, "turns": 5, "actions_per_turn": 5, "actions": 10, "longest": 10}
+VIEWS = ("grid", "coordinates")
+MEANINGS = ("wall", "floor", "target", "box on a target", "box", "you", "you on a target")
+"""Meanings of the seven symbols, in the order of `LETTERS`."""
 
 
 class Sokoban(World):
@@ -232,3 +237,30 @@ def _seven_symbols(value: str) -> str:
     if not isinstance(value, str) or len(value) != 7 or len(set(value)) != 7 or " " in value or not value.isprintable():
         raise ValueError(f"symbols must be seven different visible characters, such as '#_O√XPS'; found {value!r}")
     return value
+
+
+def legend(view: str, symbols: str) -> str:
+    """How to read the view, in one or two sentences."""
+    if view == "grid":
+        return ", ".join(f"{symbol} {meaning}" for symbol, meaning in zip(symbols, MEANINGS, strict=True)) + "."
+    return (
+        "Every place is a row, counted from 0 downwards, and a column, counted from 0 to the right. "
+        "The outermost rows and columns are walls; other walls are listed."
+    )
+
+
+def show(view: str, symbols: str, room: Room, position: Position) -> str:
+    """The position as text, one line per row of the grid or per kind of object."""
+    if view == "coordinates":
+        return _coordinates(room, position)
+    shown = room.letters(position).translate(str.maketrans(LETTERS, symbols))
+    # Spaces make every cell a separate token.
+    return "\n".join(" ".join(shown[first : first + room.size]) for first in range(0, len(shown), room.size))
+
+
+def _coordinates(room: Room, position: Position) -> str:
+    inner = range(1, room.size - 1)
+    walls = [row * room.size + column for row in inner for column in inner if not room.floor[row * room.size + column]]
+    lines = [("you", [position.player]), ("box", position.boxes), ("target", room.targets), ("wall", walls)]
+    places = {name: ["{} {}".format(*divmod(cell, room.size)) for cell in cells] for name, cells in lines if cells}
+    return "\n".join(f"{name} {', '.join(found)}" for name, found in places.items())

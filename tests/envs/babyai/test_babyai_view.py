@@ -6,8 +6,7 @@ from minigrid.core.actions import Actions
 from minigrid.core.constants import COLOR_TO_IDX, OBJECT_TO_IDX, STATE_TO_IDX
 
 from envs.babyai.levels import start
-from envs.babyai.view import Thing, View, view_of
-from envs.babyai.walking import way, ways
+from envs.babyai.view import Thing, View, view_of, way, ways
 
 LETTERS = {"?": "unseen", ".": "empty", "#": "wall", "^": "empty", "o": "ball", "k": "key", "b": "box", "d": "door"}
 

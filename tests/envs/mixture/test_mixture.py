@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from envs.bandit import Bandit
 from envs.frozen_lake import FrozenLake
 from envs.mixture import Mixture
-from envs.mixture.parts import Part, in_turn
+from envs.mixture.world import Part, in_turn
 from turnwise import seeding
 from turnwise.agent.formats import SearchFormat, ThinkAnswerFormat
 from turnwise.checking import check_world

@@ -13,8 +13,7 @@ from service_samples import BRITTLE, ENDLESS, Brittle, Counting, Endless, send_o
 
 from envs.service import RemoteWorld
 from envs.service.client import ServiceFault
-from envs.service.listing import Listing
-from envs.service.offers import Offer
+from envs.service.offers import Listing, Offer
 from envs.service.reasons import Reason, Refusal
 from envs.service.schema import MOST_AT_ONCE, MOST_TASKS
 from turnwise.world import Task
