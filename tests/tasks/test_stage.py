@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from number_samples import Parameters, write_number
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.context import FlowRunContext
 from prefect.results import ResultRecord
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from safetensors import SafetensorError
 
 from tasks.observing import Observer, StageCall, observing
@@ -30,19 +31,6 @@ from turnwise.store import Reference, default_store
 from turnwise.store.paths import home
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
-
-
-class Parameters(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    factor: int = 2
-
-
-def write_number(value: float) -> Reference:
-    with default_store().write("number") as draft:
-        (draft.folder / "number.json").write_text(json.dumps(float(value)))
-        draft.metrics["value"] = value
-    return draft.reference
 
 
 threads: list[int] = []

@@ -7,9 +7,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from number_samples import Parameters, write_number
 
 from tasks.stage import stage
-from tests.tasks.test_stage import Parameters, write_number
 from turnwise.store import Reference
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
