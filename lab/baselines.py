@@ -74,7 +74,7 @@ def _lines_of(
     name: str, episodes: int | None, before: Mapping[tuple[str, str, str], BaselineRow], console: Console
 ) -> list[BaselineRow]:
     """The lines of one world, each kept as it was if nothing has changed."""
-    found = []
+    lines = []
     for setting in settings_of(world_class(name)):
         parameters = with_preset(name, setting, {})
         world = make_world(name, parameters)
@@ -90,8 +90,8 @@ def _lines_of(
                 )
                 said = f"success {with_bounds(line.score.success, 3)}, {line.score.episodes} episodes"
                 console.print(f"{name} {setting or DEFAULT} {baseline}: {said}")
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def _uniform(world: World) -> str:
@@ -128,13 +128,13 @@ class KnownFigure:
 def page(lines: Sequence[BaselineRow], known: Sequence[KnownFigure]) -> str:
     """The whole page as Markdown."""
     recorded = {line.key: line.score.success for line in lines}
-    found = [(figure, recorded.get((figure.world, figure.setting, figure.baseline))) for figure in known]
+    published = [(figure, recorded.get((figure.world, figure.setting, figure.baseline))) for figure in known]
     return render(
         "lab",
         "baselines.md.jinja",
         default=DEFAULT,
         lines=lines,
-        known=[(figure, ours, verdict(ours, figure) if ours else "") for figure, ours in found],
+        known=[(figure, ours, verdict(ours, figure) if ours else "") for figure, ours in published],
         random_decisions={line.world: line.uniform for line in lines if line.score.baseline == "random"},
     )
 

@@ -34,9 +34,9 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
     """
     for experiment in experiments:
         _require_sense(experiment)
-    found = calibration.found_or_run(experiments, defaults)
-    write_calibration(found, folder)
-    Console().print(f"{len(found.found)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
+    result = calibration.found_or_run(experiments, defaults)
+    write_calibration(result, folder)
+    Console().print(f"{len(result.calibrated)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
 
 
 @flow_run("calibration", "calibrate the alarms")
@@ -79,8 +79,8 @@ def cost_of(runs: Sequence[Run]) -> Cost:
         return 1000.0 * sum(store.clock(each).get("seconds", 0.0) for each in references if each is not None)
 
     def median(values: Iterable[float]) -> float:
-        found = list(values)
-        return statistics.median(found) if found else 0.0
+        sample = list(values)
+        return statistics.median(sample) if sample else 0.0
 
     probes = [iteration.made["probe"] for iteration in iterations if "probe" in iteration.made]
     return Cost(

@@ -180,7 +180,7 @@ def calibrate(choosing: Sequence[MonitoredRun], trying: Sequence[MonitoredRun]) 
 
     A monitor and side is left out if no rule of it detects a collapse with at most `ALLOWED` false alarms.
     """
-    found = []
+    calibrated = []
     for monitor, sides in SIDES.items():
         for side in sides:
             by_patience = [_scored(choosing, monitor, side, patience) for patience in PATIENCES]
@@ -190,7 +190,7 @@ def calibrate(choosing: Sequence[MonitoredRun], trying: Sequence[MonitoredRun]) 
                 continue
             rule, score = max(allowed, key=lambda each: (each[1].mean_lead, each[1].in_time))
             elsewhere = [score for _, score in _scored(trying, monitor, side, rule.patience)]
-            found.append(
+            calibrated.append(
                 Calibrated(
                     monitor,
                     rule,
@@ -200,7 +200,7 @@ def calibrate(choosing: Sequence[MonitoredRun], trying: Sequence[MonitoredRun]) 
                     judge(trying, {monitor: rule}),
                 )
             )
-    return sorted(found, key=lambda each: each.warning, reverse=True)
+    return sorted(calibrated, key=lambda each: each.warning, reverse=True)
 
 
 def _scored(runs: Sequence[MonitoredRun], monitor: str, side: str, patience: int) -> list[tuple[AlarmRule, AlarmScore]]:

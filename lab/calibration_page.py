@@ -54,7 +54,7 @@ class Calibration:
 
     choosing: Sequence[MonitoredRun]
     trying: Sequence[MonitoredRun]
-    found: Sequence[Calibrated]
+    calibrated: Sequence[Calibrated]
     defaults: Mapping[str, AlarmRule]
     """The rules of params.yaml."""
     cost: Cost
@@ -79,7 +79,7 @@ def page(calibration: Calibration) -> str:
             )
             for world, variant in dict.fromkeys((run.world, run.variant) for run in runs)
         ],
-        found=[(each, in_short(each.rule)) for each in calibration.found],
+        calibrated=[(each, in_short(each.rule)) for each in calibration.calibrated],
         together=[
             (name, *(judge(half, rules) for half in halves))
             for name, rules in (
@@ -120,7 +120,7 @@ def data(calibration: Calibration) -> dict[str, Any]:
                 "chosen_on": asdict(each.chosen_on),
                 "tried_on": asdict(each.tried_on),
             }
-            for each in calibration.found
+            for each in calibration.calibrated
         ],
         "defaults": {
             "rules": {name: rule.model_dump(exclude_none=True) for name, rule in calibration.defaults.items()},
@@ -133,7 +133,7 @@ def data(calibration: Calibration) -> dict[str, Any]:
 def draw(calibration: Calibration) -> Drawing:
     """The figure of the held-out runs: one row per world, one column per monitor."""
     worlds = list(dict.fromkeys(run.world for run in calibration.trying))
-    rules = {each.monitor: each.rule for each in reversed(calibration.found)}
+    rules = {each.monitor: each.rule for each in reversed(calibration.calibrated)}
     with matplotlib.rc_context(SETTINGS):
         drawing = Drawing(figsize=(11.5, 2.6 * len(worlds) + 0.3), layout=ConstrainedLayoutEngine(w_pad=0.08))
         grid = drawing.subplots(len(worlds), len(PANELS), squeeze=False)

@@ -108,12 +108,12 @@ def pretrain(
     from lab.pretraining.configuration import load_pretraining
     from turnwise.store.paths import project_root
 
-    chosen = load_pretraining(configuration or project_root() / "experiments" / "pretraining" / "base.yaml")
+    settings = load_pretraining(configuration or project_root() / "experiments" / "pretraining" / "base.yaml")
     from rich.console import Console
 
     from lab.pretraining.pretrain import pretrain as make_base_policies
 
-    make_base_policies(chosen, policies or [], folder, Console())
+    make_base_policies(settings, policies or [], folder, Console())
 
 
 def results(

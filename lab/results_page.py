@@ -75,23 +75,23 @@ def record_results_page(overlays: Sequence[Path], folder: Path) -> None:
     """
     console = Console(highlight=False, soft_wrap=True)
     record = folder / RECORD_FILE
-    found = read_record(record.read_text(encoding="utf-8")) if record.is_file() else []
+    lines = read_record(record.read_text(encoding="utf-8")) if record.is_file() else []
     every = sorted((project_root() / "experiments" / "worlds").glob("*.yaml"))
     for overlay in overlays or every:
-        own = _of_results(overlay)
-        if not own:
+        own_lines = _read_results(overlay)
+        if not own_lines:
             console.print(f"{overlay.stem}: left as it was; no results here: turnwise ablation {overlay}")
         else:
-            found = [*(line for line in found if line.experiment != overlay.stem), *own]
-    found.sort(key=lambda line: line.experiment)
-    recorded = {line.experiment for line in found}
+            lines = [*(line for line in lines if line.experiment != overlay.stem), *own_lines]
+    lines.sort(key=lambda line: line.experiment)
+    recorded = {line.experiment for line in lines}
     missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
-    write_whole(record, record_text(found))
+    write_whole(record, record_text(lines))
     remarks = folder / REMARKS_FILE
-    write_whole(folder / PAGE_FILE, page(found, missing, read_yaml(remarks) if remarks.is_file() else {}))
+    write_whole(folder / PAGE_FILE, page(lines, missing, read_yaml(remarks) if remarks.is_file() else {}))
 
 
-def _of_results(overlay: Path) -> list[LearningResult]:
+def _read_results(overlay: Path) -> list[LearningResult]:
     results = project_root() / "results" / read_yaml(overlay)["ablation"]["name"]
     if not (results / DATA_FILE).is_file():
         return []
@@ -133,9 +133,9 @@ def learning_results(experiment: str, report: ReportData, digest: str) -> list[L
     ]
 
 
-def record_text(found: Sequence[LearningResult]) -> str:
+def record_text(lines: Sequence[LearningResult]) -> str:
     """The record as JSON text."""
-    return json_lines(found)
+    return json_lines(lines)
 
 
 def read_record(text: str) -> list[LearningResult]:
@@ -143,12 +143,12 @@ def read_record(text: str) -> list[LearningResult]:
     return TypeAdapter(list[LearningResult]).validate_json(text)
 
 
-def page(found: Sequence[LearningResult], missing: Sequence[str] = (), remarks: Mapping[str, str] | None = None) -> str:
+def page(lines: Sequence[LearningResult], missing: Sequence[str] = (), remarks: Mapping[str, str] | None = None) -> str:
     """The whole page as Markdown. `missing`: experiments without a recorded result.
 
     `remarks` say of an experiment what was tried, and what stands in the way where nothing was learned.
     """
-    digests = dict.fromkeys((line.experiment, line.digest) for line in found)
+    digests = dict.fromkeys((line.experiment, line.digest) for line in lines)
     return render(
-        "lab", "worlds-learning.md.jinja", lines=found, missing=missing, remarks=remarks or {}, digests=list(digests)
+        "lab", "worlds-learning.md.jinja", lines=lines, missing=missing, remarks=remarks or {}, digests=list(digests)
     )

@@ -63,12 +63,12 @@ def recall(seed: int, number: int, *, facts: int, longest_name: int, write: Call
     count = int(draw.integers(2, facts + 1))
     names = _distinct(draw, count, longest_name)
     values = [made_up_name(draw, longest_name) for _ in names]
-    told = "\n".join(f"{name}: {value}" for name, value in zip(names, values, strict=True))
+    facts_text = "\n".join(f"{name}: {value}" for name, value in zip(names, values, strict=True))
     exchanges = []
-    for turn, asked in enumerate(draw.integers(count, size=draw.integers(1, 4)).tolist()):
-        question = f"{names[asked]}?"
-        observation = question if turn else f"{told}\n{question}"
-        exchanges.append(ConversationExchange(observation, write(names[asked], values[asked])))
+    for turn, place in enumerate(draw.integers(count, size=draw.integers(1, 4)).tolist()):
+        question = f"{names[place]}?"
+        observation = question if turn else f"{facts_text}\n{question}"
+        exchanges.append(ConversationExchange(observation, write(names[place], values[place])))
     return Conversation(None, tuple(exchanges))
 
 

@@ -42,13 +42,13 @@ def base_tokenizer(parameters: BaseTokenizerParameters, *, demonstrations: dict[
     texts = {name: sorted(set(texts_to_imitate(each))) for name, each in sorted(demonstrations.items())}
     fewest = min(sum(map(len, each)) for each in texts.values())
     with default_store().write("tokenizer") as draft:
-        even = [text for name, each in texts.items() for text in _of_length(name, each, fewest)]
+        even = [text for name, each in texts.items() for text in _drawn_up_to(name, each, fewest)]
         tags = list(dict.fromkeys(tag for name in parameters.formats for tag in format_class(name).tags))
         save_tokenizer(train_tokenizer(even, parameters.vocabulary, tags), draft.folder)
     return draft.reference
 
 
-def _of_length(name: str, texts: list[str], characters: int) -> list[str]:
+def _drawn_up_to(name: str, texts: list[str], characters: int) -> list[str]:
     """Texts in a random order, until they have this many characters."""
     order = seeding.generator(0, "texts of the tokenizer", name).permutation(len(texts))
     lengths = np.cumsum([len(texts[place]) for place in order])
@@ -146,7 +146,7 @@ def _copying(parameters: CorpusParameters, frame: ChatFrame) -> Mapping[str, Seq
         )
         for number in range(options.sequences)
     ]
-    made = {
+    sequences_by_kind = {
         REPETITIONS: [
             repetition(seed, number, plain, options.longest_span, options.repetition_tokens)
             for number in range(options.sequences)
@@ -155,7 +155,7 @@ def _copying(parameters: CorpusParameters, frame: ChatFrame) -> Mapping[str, Seq
     }
     fitting = {
         name: [each for each in sequences if len(each.tokens) <= parameters.context_tokens]
-        for name, sequences in made.items()
+        for name, sequences in sequences_by_kind.items()
     }
     return {name: SequenceBatch.of(sequences) for name, sequences in fitting.items()}
 

@@ -31,22 +31,22 @@ def readable_demonstrations(parameters: FilterParameters, *, demonstrations: Ref
     """
     withheld = WithheldNames(the_world(parameters.world).withheld_names())
     played = read_trajectories(default_store().folder(demonstrations))
-    kept = [
+    readable = [
         each
         for each in played
         if not any(
             withheld.found_in(text) for turn in each.turns for text in (turn.observation, turn.asked, turn.reply)
         )
     ]
-    if not kept:
+    if not readable:
         raise ConfigurationError(
             f"a demonstration must mention no withheld name of the world {parameters.world.name!r}; all of "
             f"{len(played)} do: play more"
         )
     with default_store().write("demonstrations") as draft:
-        write_trajectories(draft.folder, kept)
+        write_trajectories(draft.folder, readable)
         draft.metrics["played"] = len(played)
-        draft.metrics["kept"] = len(kept)
+        draft.metrics["kept"] = len(readable)
     return draft.reference
 
 

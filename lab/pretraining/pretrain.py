@@ -80,11 +80,11 @@ def pretraining_flow(
 ) -> Reference:
     """Make one base policy, write it into `folder`/`name` with its card, and return its artifact."""
     with Display(console, _expected_stages(configuration)).showing():
-        made = make_corpus(configuration, experiments)
-        trained = train(configuration, name, made)
-        published = base_policy.named(name)(PublicationParameters(), policy=trained, tokenizer=made.tokenizer)
-        lines = [_card_line(name, world, each, published, made.tokenizer) for world, each in experiments.items()]
-    _write(configuration, name, published, trained, made, lines, folder / name)
+        text = make_corpus(configuration, experiments)
+        trained = train(configuration, name, text)
+        published = base_policy.named(name)(PublicationParameters(), policy=trained, tokenizer=text.tokenizer)
+        lines = [_card_line(name, world, each, published, text.tokenizer) for world, each in experiments.items()]
+    _write(configuration, name, published, trained, text, lines, folder / name)
     return published
 
 
@@ -103,8 +103,8 @@ def pretrain(configuration: Pretraining, names: Sequence[str], folder: Path | No
                 raise ConfigurationError(f"a source of a phase: {unknown(source, known)}")
     experiments = experiments_of(configuration)
     for name in names or configuration.policies:
-        made = pretraining_flow.found_or_run(configuration, experiments, name, folder or BASE_POLICIES, console)
-        console.print(f"{name}: {made.digest} in {folder or BASE_POLICIES}")
+        policy = pretraining_flow.found_or_run(configuration, experiments, name, folder or BASE_POLICIES, console)
+        console.print(f"{name}: {policy.digest} in {folder or BASE_POLICIES}")
 
 
 def experiments_of(configuration: Pretraining) -> dict[str, Experiment]:
@@ -154,12 +154,12 @@ def make_corpus(configuration: Pretraining, experiments: Mapping[str, Experiment
     return TrainingText(tokenizer, sequences, {**weights, **dict.fromkeys(COPYING, configuration.copying.weight)})
 
 
-def train(configuration: Pretraining, name: str, made: TrainingText) -> Reference:
+def train(configuration: Pretraining, name: str, text: TrainingText) -> Reference:
     """Train the base policy of this name; each stage of some steps starts from the one before it."""
     size, training = configuration.policies[name], configuration.training
     policy = initial_policy.named(name)(
         PolicyParameters.of(_from_scratch(configuration, size), None, configuration.context_tokens),
-        tokenizer=made.tokenizer,
+        tokenizer=text.tokenizer,
     )
     for first in range(1, training.steps + 1, training.steps_per_stage):
         policy = pretraining.named(f"{name} from step {first}")(
@@ -168,11 +168,11 @@ def train(configuration: Pretraining, name: str, made: TrainingText) -> Referenc
                 compute=_compute(training.threads),
                 training=training,
                 learning_rate=size.learning_rate,
-                weights=dict(made.weights),
+                weights=dict(text.weights),
                 first_step=first,
             ),
             policy=policy,
-            corpus=made.sequences,
+            corpus=text.sequences,
         )
     return policy
 
@@ -237,7 +237,7 @@ def _write(
     name: str,
     published: Reference,
     trained: Reference,
-    made: TrainingText,
+    text: TrainingText,
     lines: Sequence[CardLine],
     folder: Path,
 ) -> None:
@@ -246,22 +246,22 @@ def _write(
     for path in sorted(store.folder(published).iterdir()):
         if path.is_file() and path.name != MANIFEST:
             shutil.copyfile(path, folder / path.name)
-    count = store.metrics(made.sequences)
+    count = store.metrics(text.sequences)
     shape = json.loads((folder / "config.json").read_text())
     card = render(
         "lab",
         "base-policy.md.jinja",
         name=name,
         digest=published.digest,
-        corpus=made.sequences.digest,
-        tokenizer=made.tokenizer.digest,
+        corpus=text.sequences.digest,
+        tokenizer=text.tokenizer.digest,
         shape=shape,
         size=configuration.policies[name],
         training=configuration.training,
         loss=store.metrics(trained)["loss"],
         sources=[
             (source, int(count[f"sequences/{source}"]), int(count[f"tokens/{source}"]), weight)
-            for source, weight in sorted(made.weights.items())
+            for source, weight in sorted(text.weights.items())
         ],
         lines=lines,
     )

@@ -73,8 +73,8 @@ def _values(evidence: Evidence) -> list[float]:
     """All that a band shows."""
     if evidence.estimate is None:
         return []
-    shown = [evidence.estimate.value, evidence.estimate.low, evidence.estimate.high, _worth_having(evidence)]
-    return [*evidence.estimate.sample, *(each for each in shown if each is not None)]
+    marks = [evidence.estimate.value, evidence.estimate.low, evidence.estimate.high, _worth_having(evidence)]
+    return [*evidence.estimate.sample, *(each for each in marks if each is not None)]
 
 
 def _worth_having(evidence: Evidence) -> float | None:
@@ -84,9 +84,9 @@ def _worth_having(evidence: Evidence) -> float | None:
     return evidence.worth_having if evidence.relationship.upwards else -evidence.worth_having
 
 
-def _draw_band(axes: Axes, evidence: Evidence, limits: tuple[float, float], told: str) -> None:
+def _draw_band(axes: Axes, evidence: Evidence, limits: tuple[float, float], title: str) -> None:
     estimate, colour = evidence.estimate, STANDINGS[evidence.standing]
-    axes.set_title("\n".join(textwrap.wrap(told, BAND_CHARACTERS)), fontsize=8.5, fontweight="normal", color=INK)
+    axes.set_title("\n".join(textwrap.wrap(title, BAND_CHARACTERS)), fontsize=8.5, fontweight="normal", color=INK)
     axes.set_xlabel(_difference(evidence), fontsize=7.5)
     axes.set_yticks([])
     axes.set_ylim(-1, 1)

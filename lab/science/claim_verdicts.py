@@ -137,12 +137,14 @@ def decide(page: ClaimsPage, reports: Mapping[str, ReportData]) -> list[DecidedC
 def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> DecidedClaim:
     if any(each not in evidence for each in claim.relations):
         return DecidedClaim(claim, Verdict.NOT_RUN, ())
-    found = tuple(evidence[each] for each in claim.relations)
-    if any(each.reversed for each in found):
-        return DecidedClaim(claim, Verdict.NOT_HELD, found)
-    if any(each.ruled_out for each in found):
-        return DecidedClaim(claim, Verdict.TOO_SMALL, found)
-    return DecidedClaim(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
+    own_evidence = tuple(evidence[each] for each in claim.relations)
+    if any(each.reversed for each in own_evidence):
+        return DecidedClaim(claim, Verdict.NOT_HELD, own_evidence)
+    if any(each.ruled_out for each in own_evidence):
+        return DecidedClaim(claim, Verdict.TOO_SMALL, own_evidence)
+    return DecidedClaim(
+        claim, Verdict.HELD if all(each.holds for each in own_evidence) else Verdict.NOT_DECIDED, own_evidence
+    )
 
 
 @dataclass(frozen=True)

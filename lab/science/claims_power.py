@@ -65,14 +65,14 @@ def open_relations(
 ) -> list[OpenRelation]:
     """The relations that neither hold nor are reversed, of the claims that were not decided, each once."""
     level = LEVEL / max(1, len(_relations(claims)))
-    found = {
+    undecided = {
         evidence.relationship: evidence
         for decided in decisions
         if decided.verdict is Verdict.NOT_DECIDED
         for evidence in decided.evidence
         if not evidence.holds
     }
-    return [_open(claims, evidence, reports, level) for evidence in found.values()]
+    return [_open(claims, evidence, reports, level) for evidence in undecided.values()]
 
 
 def _relations(claims: ClaimsPage) -> set[object]:

@@ -92,12 +92,12 @@ Table = tuple[list[str], list[list[str]]]
 def _rates(report: ReportData) -> Table:
     """The tried and chosen learning rates; test results are left out, since they do not affect the choice."""
     tried = tried_rates(report)
-    chosen = chosen_rates(tried)
+    best = chosen_rates(tried)
     rates = sorted({rate for of_variant in tried.values() for rate in of_variant})
     rows = []
     for variant, successes in tried.items():
         cells = {rate: number(success, 3) for rate, success in successes.items()}
-        cells[chosen[variant]] = f"**{cells[chosen[variant]]}**"
+        cells[best[variant]] = f"**{cells[best[variant]]}**"
         rows.append([variant, *(cells.get(rate, UNDEFINED) for rate in rates)])
     return ["", *(f"{rate:g}" for rate in rates)], rows
 
@@ -111,9 +111,9 @@ def _results(report: ReportData) -> Table:
     return ["", *(column.heading for column in report.columns)], rows
 
 
-def _budgets(found: Sequence[AtEqualBudget]) -> Table:
-    rows = [[variant, *(with_bounds(each.shown[variant], 2) for each in found)] for variant in found[0].shown]
-    return ["", *(each.heading for each in found)], rows
+def _budgets(budgets: Sequence[AtEqualBudget]) -> Table:
+    rows = [[variant, *(with_bounds(each.shown[variant], 2) for each in budgets)] for variant in budgets[0].shown]
+    return ["", *(each.heading for each in budgets)], rows
 
 
 def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> list[Figure]:
@@ -134,16 +134,16 @@ def _claim_figures(name: str, decisions: Sequence[DecidedClaim], records: Mappin
 
 def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figure:
     """A figure of several metrics of one ablation: mean over seeds, with a band from lowest to highest."""
-    chosen = _shown(metrics, report)
-    curves = {metric: [curve for curve in report.curves if curve.metric == metric] for metric in chosen}
+    displayed = _shown(metrics, report)
+    curves = {metric: [curve for curve in report.curves if curve.metric == metric] for metric in displayed}
     look = styles(report)
 
     def draw(legend: bool) -> Drawing:
-        rows = -(-len(chosen) // COLUMNS_OF_CURVES)
-        size = (3.3 * min(len(chosen), COLUMNS_OF_CURVES), 2.3 * rows + 0.4)
+        rows = -(-len(displayed) // COLUMNS_OF_CURVES)
+        size = (3.3 * min(len(displayed), COLUMNS_OF_CURVES), 2.3 * rows + 0.4)
         drawing = Drawing(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
-        for place, metric in enumerate(chosen, start=1):
-            axes = drawing.add_subplot(rows, min(len(chosen), COLUMNS_OF_CURVES), place)
+        for place, metric in enumerate(displayed, start=1):
+            axes = drawing.add_subplot(rows, min(len(displayed), COLUMNS_OF_CURVES), place)
             axes.set_axisbelow(True)
             for variant in dict.fromkeys(curve.variant for curve in curves[metric]):
                 draw_variant(axes, [curve for curve in curves[metric] if curve.variant == variant], look[variant])
@@ -161,9 +161,9 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
 
     return Figure(
         name,
-        f"{', '.join(curves[metric][0].heading for metric in chosen)} over the iterations of {report.title}.",
+        f"{', '.join(curves[metric][0].heading for metric in displayed)} over the iterations of {report.title}.",
         ("metric", "variant", "seed", "iteration", "value"),
-        [(c.metric, c.variant, c.seed, *point) for metric in chosen for c in curves[metric] for point in c.points],
+        [(c.metric, c.variant, c.seed, *point) for metric in displayed for c in curves[metric] for point in c.points],
         draw,
     )
 

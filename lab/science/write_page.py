@@ -42,13 +42,13 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
     """
     claims = known_claims(name)
     folder = project_root() / PAGES
-    for ablation in _chosen(name, claims, run):
+    for ablation in _selected(name, claims, run):
         experiment = experiment_of(claims.ablations[ablation])
         keep_finished_runs(experiment.storage.keep_finished_days)
         use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
         result = comparison.found_or_run(experiment, processes)
         budgets = at_equal_budgets(grouped(find_runs(project_tracking_uri(), ablation)), spending())
-        record = Record(result.digest, _kept(result.report, claims), tuple(budgets))
+        record = Record(result.digest, _without_samples(result.report, claims), tuple(budgets))
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
     draw_page(name, claims, folder)
     console = Console()
@@ -59,10 +59,10 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
 
 def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:
     """Write the page and its figures from the records in a folder."""
-    found = records(claims, folder)
-    for figure in figures(name, claims, found):
+    recorded = records(claims, folder)
+    for figure in figures(name, claims, recorded):
         write_whole(folder / f"{figure.name}.png", figure.png())
-    write_whole(folder / f"{name}.md", page(name, claims, found))
+    write_whole(folder / f"{name}.md", page(name, claims, recorded))
 
 
 def records(claims: ClaimsPage, folder: Path) -> dict[str, Record]:
@@ -81,8 +81,8 @@ def experiment_of(planned: PlannedAblation) -> Experiment:
     return load(root / "params.yaml", [root / overlay for overlay in planned.overlays])
 
 
-def _chosen(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
-    chosen = [
+def _selected(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
+    selected = [
         ablation
         for ablation, planned in claims.ablations.items()
         if ablation in run or (planned.core and "core" in run) or "all" in run
@@ -92,17 +92,17 @@ def _chosen(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
             raise ConfigurationError(
                 f"the page {name!r} has the ablations {', '.join(claims.ablations)}, or core, or all; found {each!r}"
             )
-    for ablation in chosen:
-        found = experiment_of(claims.ablations[ablation]).ablation.name
-        if found != ablation:
+    for ablation in selected:
+        own_name = experiment_of(claims.ablations[ablation]).ablation.name
+        if own_name != ablation:
             raise ConfigurationError(
                 f"an ablation must have the name {ablation!r} that the page {name!r} gives it; its parameters "
-                f"say {found!r}"
+                f"say {own_name!r}"
             )
-    return chosen
+    return selected
 
 
-def _kept(report: ReportData, claims: ClaimsPage) -> ReportData:
+def _without_samples(report: ReportData, claims: ClaimsPage) -> ReportData:
     """The part of the report data that a page may need: no sampled trajectories, and only curves it shows or tests."""
     measures = [measure for claim in claims.claims for each in claim.relations for measure in each.measures]
     metrics = {*claims.curves, *measures, MEASURE}

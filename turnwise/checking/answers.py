@@ -180,9 +180,9 @@ def fuzz_replies(world: World, seed: int, place: str, offered: str, count: int) 
         for verb in sorted(world.verbs or ())
         for text in (verb, f"{verb}[", f"{verb}[]", f"{verb}[[]]", f"{verb}[\x00]", f"{verb}[{'z ' * 50_000}]")
     ]
-    chosen = [*FIXED_REPLIES, *spoiled, *verbs]
-    missing = max(LEAST_NOISE, count - len(chosen))
-    return [*chosen, *(_noise(seeding.generator(seed, "fuzz", place, number), offered) for number in range(missing))]
+    fixed = [*FIXED_REPLIES, *spoiled, *verbs]
+    missing = max(LEAST_NOISE, count - len(fixed))
+    return [*fixed, *(_noise(seeding.generator(seed, "fuzz", place, number), offered) for number in range(missing))]
 
 
 def _noise(generator: np.random.Generator, offered: str) -> str:

@@ -251,25 +251,25 @@ def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
     """Check that the oracle solves the share `needed`; with None, more than 0 and no less than the random policy."""
     _require_oracle(subject)
     shares = {baseline: subject.success(baseline) for baseline in subject.world.baselines}
-    told = ", ".join(f"{baseline} {share:.0%}" for baseline, share in shares.items())
-    found = f"{told} of {len(subject.task_sets['test'])} test tasks"
+    success = ", ".join(f"{baseline} {share:.0%}" for baseline, share in shares.items())
+    measured = f"{success} of {len(subject.task_sets['test'])} test tasks"
     if needed is not None and shares["oracle"] < needed:
-        raise Broken(f"the oracle must solve at least {needed:.0%}; found {found}")
+        raise Broken(f"the oracle must solve at least {needed:.0%}; found {measured}")
     if needed is None and (shares["oracle"] == 0 or shares["oracle"] < shares.get("random", 0.0)):
-        raise Broken(f"the oracle must solve something, and no less than the random baseline policy; found {found}")
-    return found
+        raise Broken(f"the oracle must solve something, and no less than the random baseline policy; found {measured}")
+    return measured
 
 
 def reads_are_declared(subject: Subject) -> str:
     """Check that declared files exist, imported packages are in `distributions`, and every version can be found."""
     world = type(subject.world)
     try:
-        found = what_it_reads(world, subject.parameters)
+        read = what_it_reads(world, subject.parameters)
         imported = installed_imports(world.modules(subject.parameters))
     except (ConfigurationError, ValueError) as error:
         raise Broken(f"all that a world reads must be found; {error}") from error
-    json.dumps(found)
-    declared = found["distributions"]
+    json.dumps(read)
+    declared = read["distributions"]
     if missing := [each for each, version in declared.items() if version is None]:
         raise Broken(f"the world's distributions must be installed packages, as pip calls them; found {missing[0]!r}")
     known = {_plain(each) for each in (*declared, *COMPUTING_PACKAGES, *CARRIERS)}
@@ -277,7 +277,7 @@ def reads_are_declared(subject: Subject) -> str:
         names = providers().get(top, [])
         if names and not known.intersection(map(_plain, names)):
             raise Broken(f"the world imports {top}, so `distributions` must name {names[0]!r}; it names {[*declared]}")
-    return f"{len(found['files'])} files, {len(declared)} packages, {len(found['state'])} programs or servers"
+    return f"{len(read['files'])} files, {len(declared)} packages, {len(read['state'])} programs or servers"
 
 
 def _plain(distribution: str) -> str:
@@ -291,11 +291,13 @@ def random_play_earns_differences(subject: Subject) -> str:
     returns = [[weighted_return(subject.world, episode) for episode in group] for group in groups]
     differing = expected_spread(returns, GROUP_SIZE).most
     success = sum(episode.success for group in groups for episode in group) / (len(groups) * GROUP_SIZE)
-    found = f"mean success {success:.2f}; rewards differ within {differing:.0%} of {len(groups)} groups of {GROUP_SIZE}"
+    measured = (
+        f"mean success {success:.2f}; rewards differ within {differing:.0%} of {len(groups)} groups of {GROUP_SIZE}"
+    )
     if differing:
-        return found
+        return measured
     raise Doubtful(
-        f"{found}: a policy that plays like the random baseline never earns a difference, so it must begin with "
+        f"{measured}: a policy that plays like the random baseline never earns a difference, so it must begin with "
         "demonstrations (warm_start) or an easier parameter"
     )
 
@@ -305,14 +307,14 @@ def _require_oracle(subject: Subject) -> None:
         raise NotApplicable("the world has no oracle")
 
 
-def _compare(expected: Sequence[PlayedEpisode], found: Sequence[PlayedEpisode], how: str) -> str:
-    for one, other in zip(expected, found, strict=True):
+def _compare(expected: Sequence[PlayedEpisode], actual: Sequence[PlayedEpisode], how: str) -> str:
+    for one, other in zip(expected, actual, strict=True):
         if one.written() != other.written():
             name = f"{one.task.id} by {one.baseline}"
             raise Broken(f"an episode must be a function of task, seed and actions; {name} differs when {how}")
     return f"{len(expected)} episodes {how}"
 
 
-def _first_difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str | None:
-    names = [*expected, *(name for name in found if name not in expected)]
-    return next((name for name in names if expected.get(name) != found.get(name)), None)
+def _first_difference(expected: Mapping[str, str], actual: Mapping[str, str]) -> str | None:
+    names = [*expected, *(name for name in actual if name not in expected)]
+    return next((name for name in names if expected.get(name) != actual.get(name)), None)

@@ -74,8 +74,8 @@ def rows(study: Study) -> list[Row]:
     return [_row(found, study.slope_turns) for found in study.figures]
 
 
-def _row(found: RuleFigures, turns: int) -> Row:
-    gradient, agreement = found.gradient, found.agreement or Agreement(None, None, None, ())
+def _row(rule: RuleFigures, turns: int) -> Row:
+    gradient, agreement = rule.gradient, rule.agreement or Agreement(None, None, None, ())
     intervals = (gradient.signal_to_noise, gradient.cosine, agreement.correlation, agreement.slope, agreement.error)
     undefined = (None, None, None)
     bounds = [
@@ -83,7 +83,7 @@ def _row(found: RuleFigures, turns: int) -> Row:
     ]
     slopes = [None if slope is None else slope.value for slope in agreement.slopes]
     return (
-        found.title,
+        rule.title,
         gradient.norm,
         gradient.deviation,
         *bounds,
@@ -125,9 +125,9 @@ def _draw_slopes(axes: Axes, rules: Sequence[RuleFigures], turns: int) -> None:
     )
 
 
-def _share(found: RuleFigures, turn: int) -> float | None:
+def _share(rule: RuleFigures, turn: int) -> float | None:
     """The slope of one turn divided by that of all turns; None if either is undefined or the latter is not positive."""
-    agreement = found.agreement
+    agreement = rule.agreement
     if agreement is None or agreement.slope is None or agreement.slope.value <= 0 or turn >= len(agreement.slopes):
         return None
     slope = agreement.slopes[turn]
