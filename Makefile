@@ -21,9 +21,10 @@ demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does 
 repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics and plots
 	$(BIN)/dvc repro
 
-# As many processes as tests/conftest.py finds right for this machine: three on two cores.
+# As many processes as tests/conftest.py finds right for this machine: three on two cores. Files, and the tests of a file,
+# come in random order; the last line says which, and `make test ORDER=...` repeats it.
 test: $(VENV)/ready ## every test
-	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 20
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 20 $(if $(ORDER),-p randomly --randomly-seed=$(ORDER))
 
 ui: $(VENV)/ready ## MLflow's pages on what was run
 	$(BIN)/turnwise ui

@@ -73,8 +73,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Files, and the tests of a file, come in random order. Nothing else is random by it: no generator is seeded."""
+    if config.pluginmanager.hasplugin("randomly"):
+        config.option.randomly_reset_seed = False
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which order this was, at the end, where it is seen beside what failed."""
+    if config.pluginmanager.hasplugin("randomly") and config.getoption("randomly_reorganize"):
+        terminalreporter.write_line(f"The order was --randomly-seed={config.getoption('randomly_seed')}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a program that is missing here: `@pytest.mark.needs("java")`."""
+    """Begin with the longest files, and skip what needs a program that is missing here: `@pytest.mark.needs("java")`.
+
+    In what order either kind of files comes is random (pytest-randomly); one of the longest that came last would be
+    waited for.
+    """
+    items.sort(key=lambda item: item.path.parent.name != "end_to_end")
     for item in items:
         needed = [name for mark in item.iter_markers("needs") for name in mark.args]
         if reason := missing(*needed):
