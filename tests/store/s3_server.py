@@ -92,7 +92,7 @@ def running() -> Iterator[S3Server]:
     server = S3Server(DomainDispatcherApplication(create_backend_app))
     listening = make_server("127.0.0.1", 0, server, threaded=True)
     server.address = f"http://127.0.0.1:{listening.port}"
-    thread = threading.Thread(target=listening.serve_forever)
+    thread = threading.Thread(target=listening.serve_forever, name="S3 of the session")
     thread.start()
     try:
         yield server
