@@ -86,12 +86,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files, and skip what needs a program that is missing here: `@pytest.mark.needs("java")`.
+    """Skip what needs a program that is missing here, `@pytest.mark.needs("java")`, and begin with the longest files.
 
     In what order either kind of files comes is random (pytest-randomly); one of the longest that came last would be
-    waited for.
+    waited for. The cases of a test that is `in_order` stay as they are written, in the places that they were given.
     """
     items.sort(key=lambda item: item.path.parent.name != "end_to_end")
+    together: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("in_order"):
+            together.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in together.values():
+        written = iter(sorted(cases, key=lambda case: [*case.callspec.indices.values()]))
+        places = [place for place, item in enumerate(items) if item in cases]
+        for place in places:
+            items[place] = next(written)
     for item in items:
         needed = [name for mark in item.iter_markers("needs") for name in mark.args]
         if reason := missing(*needed):

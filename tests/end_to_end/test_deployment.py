@@ -58,14 +58,15 @@ def test_a_deployed_ablation_does_the_work_of_the_command_line(site: Site) -> No
     (comparison,) = subflow_runs(site, said)
     assert comparison["name"] == "tiny" and {"ablation tiny", "world frozen_lake"} <= set(comparison["tags"])
     for variant in ("grpo-or", "mt-grpo"):
-        tags = ["ablation tiny", f"variant {variant}", "seed 1"]
-        (of_run,) = site.ask("flow_runs", flow_runs={"tags": {"all_": tags}})
+        tags, within = ["ablation tiny", f"variant {variant}", "seed 1"], {"any_": [comparison["id"]]}
+        (of_run,) = site.ask("flow_runs", flow_runs={"tags": {"all_": tags}, "parent_flow_run_id": within})
         assert of_run["name"] == f"{variant} seed 1"
         assert of_run["parent_task_run_id"] is not None, "it is listed as a part of the comparison"
         names = task_run_names(site, of_run)
         for iteration in (1, 2):
             assert sum(f"{variant} seed 1 iteration {iteration}" in name for name in names) >= 3, names
-        rollouts = site.ask("task_runs", task_runs={"tags": {"all_": [*tags, "stage rollout"]}})
+        of_stage = {"tags": {"all_": [*tags, "stage rollout"]}, "flow_run_id": {"any_": [of_run["id"]]}}
+        rollouts = site.ask("task_runs", task_runs=of_stage)
         assert len(rollouts) == 2, "one in each iteration"
 
 

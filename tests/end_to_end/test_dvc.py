@@ -221,6 +221,15 @@ def test_the_graph_of_the_report_is_that_of_this_experiment(reproduction: Reprod
     assert set(re.findall(r'\["(.+?)"\]', drawn)) == {*STAGES, *base_policies}, "which lie in the code folder"
 
 
+@pytest.fixture
+def workspace(reproduction: Reproduction) -> Iterator[Path]:
+    """The clone, whose parameters and results are put back as they were."""
+    yield reproduction.clone
+    git(reproduction.clone, "reset", "--hard", "--quiet")
+    run(reproduction.clone, "dvc", "checkout", "--force")
+
+
+@pytest.mark.usefixtures("workspace")
 def test_an_experiment_can_be_repeated_in_the_workspace(reproduction: Reproduction, experiment: str) -> None:
     before = read_json(reproduction.clone / "results" / "tiny" / "digests.json")
     said = run(reproduction.clone, "dvc", "exp", "run", "--name", "again", "--set-param", CHANGE)

@@ -69,6 +69,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> It
     yield folder
 
 
+@pytest.mark.in_order("what one command has made the next one reads, as on the page")
 @pytest.mark.parametrize("command", [each for each in commands() if each not in ELSEWHERE])
 def test_the_command_does_what_it_says(command: str, project: Path) -> None:
     server = next((address for start, address in SERVERS.items() if command.startswith(start)), None)
