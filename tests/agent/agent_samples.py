@@ -315,14 +315,11 @@ def rules_for(
 def play_texts(world: World, *replies: str, **changes: Any) -> Trajectory:
     """The trajectory of one episode with these replies, all of which it must ask for."""
     (episode,) = make_episodes(rules_for(world, **changes), world.tasks("train", 1), 1, seed=0)
-    try:
-        episode.open()
-        for reply in replies:
-            assert not episode.over, "the episode ended before its last reply"
-            answer(episode, reply)
-        result = episode.result()
-    finally:
-        episode.close()
+    episode.open()
+    for reply in replies:
+        assert not episode.over, "the episode ended before its last reply"
+        answer(episode, reply)
+    result = episode.result()
     assert isinstance(result, Trajectory)
     return result
 
