@@ -119,12 +119,14 @@ def test_what_a_killed_process_left_running_is_closed_and_nothing_else_is(server
             process.wait()
         answer, _ = tidying.communicate("they are gone\n")
         gone, told = answer.splitlines()
-        before, closed, after, again = json.loads(told)
+        (runs_before, tasks_before), closed, (runs_after, tasks_after), again = json.loads(told)
         running = dict.fromkeys(named, "Running")
-        assert gone == "they are gone" and before == [running, ["Running"] * 4]
+        assert gone == "they are gone" and tasks_before == ["Running"] * 4
+        assert {name: runs_before[name] for name in named} == running
         assert (closed, again) == (2, 0)
         crashed = {name: "Crashed" for name in named if "killed" in name}
-        assert after == [running | crashed, ["Crashed", "Crashed", "Running", "Running"]]
+        assert {name: runs_after[name] for name in named} == running | crashed
+        assert tasks_after == ["Crashed", "Crashed", "Running", "Running"]
         assert len(list((server_home / "prefect" / "processes").iterdir())) == 1, "of the one that lives"
     finally:
         for process in processes.values():
