@@ -62,7 +62,7 @@ def _of_the_library(target: ast.expr, library: dict[str, str]) -> str | None:
         place, names = ROOT, target.value.split(".")
         while names and ((place / names[0]).exists() or (place / f"{names[0]}.py").exists()):
             place /= names.pop(0)  # turnwise/statistics is ours
-        return next((name for name in names if name in sys.stdlib_module_names), None)
+        return next((name for name in names[:-1] if name in sys.stdlib_module_names), None)
     return None
 
 
@@ -84,6 +84,7 @@ def test_no_file_replaces_anything_in_the_standard_library() -> None:
         ("import os\nos.access = f", ["os.access"]),
         ("from unittest import mock", ["unittest.mock, whose patches hold for every thread"]),
         ("from turnwise.store import place\nmonkeypatch.setattr(place, 'time', f)", []),
+        ("monkeypatch.setattr('turnwise.store.place.time', f)", []),
         ("monkeypatch.setattr('turnwise.statistics.tasks.pairs', f)", []),
         ("import os\nos.environ['A'] = 'b'", []),
         ("import logging\nmonkeypatch.setattr(logging.getLogger(), 'handlers', [])", []),
