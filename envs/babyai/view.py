@@ -93,15 +93,15 @@ def view_of(image: np.ndarray) -> View:
     for column, row in product(range(2 * REACH + 1), range(DEPTH + 1)):
         cell = (column - REACH, DEPTH - row)
         kind, color, state = numbers[column][row]
-        shown = IDX_TO_OBJECT[kind]
+        name = IDX_TO_OBJECT[kind]
         if cell == (0, 0):  # the agent's own cell, in which the package shows what is carried
             free.add(cell)
-        elif shown == "wall":
+        elif name == "wall":
             walled.add(cell)
-        elif shown == "empty":
+        elif name == "empty":
             free.add(cell)
-        elif shown != "unseen":
-            things.append(Thing(f"{IDX_TO_COLOR[color]} {shown}", cell, _STATES[state] if shown == "door" else ""))
+        elif name != "unseen":
+            things.append(Thing(f"{IDX_TO_COLOR[color]} {name}", cell, _STATES[state] if name == "door" else ""))
             if things[-1].state == "open":
                 free.add(cell)
     things.sort(key=lambda thing: (abs(thing.cell[0]) + thing.cell[1], thing.cell))
@@ -110,12 +110,12 @@ def view_of(image: np.ndarray) -> View:
 
 def _nearest(walled: set[Cell]) -> dict[str, int]:
     """Distance in cells to the nearest wall on each side that has one in view."""
-    found = {}
+    nearest = {}
     for side, (right, forward) in SIDES.items():
         distances = [far for far in range(1, DEPTH + 1) if (far * right, far * forward) in walled]
         if distances:
-            found[side] = distances[0]
-    return found
+            nearest[side] = distances[0]
+    return nearest
 
 
 def way(view: View, name: str) -> list[Actions] | None:

@@ -72,14 +72,14 @@ class Mixture(World):
         descriptions = described(parts)
         validation = train if validation is None else validation
         named: dict[Split, Sequence[str] | None] = {"train": train, "validation": validation, "test": test}
-        chosen = {split: _chosen(split, names, list(descriptions)) for split, names in named.items()}
-        if idle := [name for name in descriptions if not any(name in names for names in chosen.values())]:
+        selected = {split: _selected(split, names, list(descriptions)) for split, names in named.items()}
+        if idle := [name for name in descriptions if not any(name in names for names in selected.values())]:
             raise ValueError(f"every part must be in train, validation or test; found {', '.join(idle)} in none")
         self.parts = {name: description.make(name) for name, description in descriptions.items()}
         if any(isinstance(part.world, Mixture) for part in self.parts.values()):
             raise ValueError("a part must be a world of its own; found a mixture: name its parts here instead")
         self.introduce = introduce
-        self._parts_of = {split: [self.parts[name] for name in chosen[split]] for split in SPLITS}
+        self._parts_of = {split: [self.parts[name] for name in selected[split]] for split in SPLITS}
         first, *others = [part.world for part in self.parts.values()]
         self.baselines = tuple(
             baseline for baseline in first.baselines if all(baseline in other.baselines for other in others)
@@ -96,8 +96,8 @@ class Mixture(World):
         """That there are several worlds; also the instruction of each, unless the episodes begin with it."""
         if self.introduce:
             return "Each episode is in one of several worlds. It begins by saying what to do there."
-        told = [f"{part.name}: {part.world.instruction} {part.world.grammar}" for part in self.parts.values()]
-        return "\n".join(["Each episode is in one of these worlds.", *told])
+        instructions = [f"{part.name}: {part.world.instruction} {part.world.grammar}" for part in self.parts.values()]
+        return "\n".join(["Each episode is in one of these worlds.", *instructions])
 
     @property
     def grammar(self) -> str:
@@ -150,8 +150,8 @@ class Mixture(World):
 
     def attribution(self) -> str | None:
         """The attributions of the parts, joined; None if there are none."""
-        told = dict.fromkeys(part.world.attribution() for part in self.parts.values())
-        return " ".join(text for text in told if text) or None
+        attributions = dict.fromkeys(part.world.attribution() for part in self.parts.values())
+        return " ".join(text for text in attributions if text) or None
 
     def require_programs(self) -> None:
         """Raise ValueError for a program that a part needs and that is not there."""
@@ -162,8 +162,8 @@ class Mixture(World):
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """The modules of all parts, and this one."""
         parts = described(parameters["parts"]).values()
-        found = {module for part in parts for module in world_class(part.world).modules(part.parameters)}
-        return (cls.__module__, *sorted(found))
+        names = {module for part in parts for module in world_class(part.world).modules(part.parameters)}
+        return (cls.__module__, *sorted(names))
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
@@ -230,7 +230,7 @@ class Mixture(World):
         return (success, *of_parts, *others)
 
 
-def _chosen(split: Split, names: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
+def _selected(split: Split, names: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
     """Names of a split's parts; all parts if `names` is None."""
     if names is None:
         return known
@@ -297,11 +297,11 @@ def in_turn(parts: Sequence[Part]) -> Iterator[Part]:
     mixed as the whole is, and a longer task set begins with a shorter one.
     """
     total = sum(part.weight for part in parts)
-    given = [0] * len(parts)
+    counts = [0] * len(parts)
     for number in numbers(1):
-        behind = [part.weight * number / total - given[place] for place, part in enumerate(parts)]
+        behind = [part.weight * number / total - counts[place] for place, part in enumerate(parts)]
         place = behind.index(max(behind))
-        given[place] += 1
+        counts[place] += 1
         yield parts[place]
 
 

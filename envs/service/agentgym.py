@@ -128,15 +128,15 @@ class AgentGymEnvironments:
 
     def introduction(self, world: str) -> str:
         """What a newcomer must know: a world's aim and its actions."""
-        facts = named_world(self._worlds, world).told.facts
+        facts = named_world(self._worlds, world).description.facts
         return f"{facts.instruction}\n{facts.grammar}"
 
     async def create(self, client: ClientName, world: str, split: Split) -> Any:
         """A new number, in the client's form."""
         dialect = DIALECTS[client]
-        made = NumberedEnvironment(named_world(self._worlds, world), split, dialect)
+        environment = NumberedEnvironment(named_world(self._worlds, world), split, dialect)
         number, self._next = self._next, self._next + 1
-        self._numbered[number] = made
+        self._numbered[number] = environment
         if len(self._numbered) > self._most:
             _, forgotten = self._numbered.popitem(last=False)
             await self._free(forgotten)
@@ -148,81 +148,84 @@ class AgentGymEnvironments:
         self, client: ClientName, world: str, split: Split, request: AgentGymRequest, address: str = ""
     ) -> Any:
         """The first observation of an item, in the client's form. `address` is the client's."""
-        found, dialect = self._find(client, world, split, request), DIALECTS[client]
+        environment, dialect = self._find(client, world, split, request), DIALECTS[client]
         place = getattr(request, dialect.item) or 0
-        async with found.lock:
-            await self._free(found)
-            (task,) = await found.served.listing.page(split, place + 1, place, 1)
-            made = await self._episodes.create(
-                Create(world=found.served.told.id, task=task, seed=request.seed, key=secrets.token_hex(16)), address
+        async with environment.lock:
+            await self._free(environment)
+            (task,) = await environment.served.listing.page(split, place + 1, place, 1)
+            created = await self._episodes.create(
+                Create(
+                    world=environment.served.description.id, task=task, seed=request.seed, key=secrets.token_hex(16)
+                ),
+                address,
             )
-            found.episode, found.score = made.episode, 0.0
-            seen = (await self._episodes.reset(made.episode)).observation.text
+            environment.episode, environment.score = created.episode, 0.0
+            seen = (await self._episodes.reset(created.episode)).observation.text
         if dialect.bare:
             return [seen, None] if client == "webshop" else seen
         return {
             dialect.handle: getattr(request, dialect.handle),
             **_reply(dialect, seen, reward=0.0, score=0.0, ended=False, truncated=False),
-            "task_description": found.served.told.facts.instruction,
+            "task_description": environment.served.description.facts.instruction,
         }
 
     async def step(self, client: ClientName, world: str, split: Split, request: AgentGymRequest) -> Any:
         """The world's answer to an action, in the client's form."""
-        found = self._find(client, world, split, request)
+        environment = self._find(client, world, split, request)
         if request.action is None:
             raise Refusal(Reason.INVALID_REQUEST, "a step must have an action; found none")
-        action = _action(request.action, found.dialect, found.served.told.facts.verbs or ())
-        async with found.lock:
-            episode = _require_reset(found)
+        action = _action(request.action, environment.dialect, environment.served.description.facts.verbs or ())
+        async with environment.lock:
+            episode = _require_reset(environment)
             number = (await self._episodes.standing(episode)).number + 1
             step = (await self._episodes.step(episode, PlayStep(number=number, action=action))).step
-            reward = weighted_reward(step, found.served)
-            found.score += reward
+            reward = weighted_reward(step, environment.served)
+            environment.score += reward
             return _reply(
-                found.dialect,
+                environment.dialect,
                 step.observation.text,
                 reward=reward,
-                score=found.score * found.dialect.score_scale,
+                score=environment.score * environment.dialect.score_scale,
                 ended=step.terminated or step.truncated,
                 truncated=step.truncated,
             )
 
     async def observation(self, client: ClientName, world: str, split: Split, request: AgentGymRequest) -> str:
         """What was seen last, or the introduction before the first reset."""
-        found = self._find(client, world, split, request)
-        if found.episode is None:
+        environment = self._find(client, world, split, request)
+        if environment.episode is None:
             return self.introduction(world)
-        return (await self._episodes.standing(found.episode)).observation.text
+        return (await self._episodes.standing(environment.episode)).observation.text
 
     async def close(self, client: ClientName, world: str, split: Split, request: AgentGymRequest) -> bool:
         """Forget a number, and free its episode; False for one that is not there."""
         number = getattr(request, DIALECTS[client].handle)
         if number not in self._numbered:
             return False
-        found = self._find(client, world, split, request)
+        environment = self._find(client, world, split, request)
         del self._numbered[number]
-        await self._free(found)
+        await self._free(environment)
         return True
 
     def _find(self, client: ClientName, world: str, split: Split, request: AgentGymRequest) -> NumberedEnvironment:
         number = getattr(request, DIALECTS[client].handle)
-        found = self._numbered.get(number)
-        if found is None:
+        environment = self._numbered.get(number)
+        if environment is None:
             raise Refusal(
                 Reason.UNKNOWN_EPISODE,
                 f"{DIALECTS[client].handle} must be the number of an environment that was created and not closed; "
                 f"found {number}",
             )
         if (
-            found.served is not named_world(self._worlds, world)
-            or found.split != split
-            or found.dialect is not DIALECTS[client]
+            environment.served is not named_world(self._worlds, world)
+            or environment.split != split
+            or environment.dialect is not DIALECTS[client]
         ):
             raise Refusal(
                 Reason.UNKNOWN_EPISODE, f"the environment {number} must be asked where it was created; found {world!r}"
             )
         self._numbered.move_to_end(number)
-        return found
+        return environment
 
     async def _free(self, environment: NumberedEnvironment) -> None:
         if environment.episode is not None:
@@ -254,8 +257,8 @@ def _action(sent: str, dialect: Dialect, verbs: Collection[str]) -> str:
     Of several, the last counts, as on AgentGym's search server.
     """
     if dialect.action == "tags":
-        found = [match for match in re.finditer(r"<(\w+)>(.*?)</\1>", sent, re.DOTALL) if match[1] in verbs]
-        return f"{found[-1][1]}[{found[-1][2].strip()}]" if found else sent
+        tags = [match for match in re.finditer(r"<(\w+)>(.*?)</\1>", sent, re.DOTALL) if match[1] in verbs]
+        return f"{tags[-1][1]}[{tags[-1][2].strip()}]" if tags else sent
     if dialect.action == "backticks":
         quoted = re.findall(r"```(.*?)```", sent, re.DOTALL)
         return str(quoted[-1]).strip() if quoted else sent

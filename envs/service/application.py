@@ -53,7 +53,7 @@ def create_application(
     """
     limits = limits or ServiceLimits()
     metrics = Metrics()
-    worlds = {each.told.id: each for each in served(offers, content_of)}
+    worlds = {each.description.id: each for each in served(offers, content_of)}
     app = FastAPI(
         title="Turnwise worlds",
         version=str(SCHEMA_VERSION),

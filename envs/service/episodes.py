@@ -135,7 +135,7 @@ class Episodes:
         """Action of a baseline policy now. A repeated question is answered from the record."""
         async with self._turn_of(self._find(id)) as episode:
             _require_reset(episode)
-            known = episode.served.told.facts.baselines
+            known = episode.served.description.facts.baselines
             if question.baseline not in known:
                 raise Refusal(
                     Reason.INVALID_REQUEST,

@@ -99,7 +99,7 @@ class Listing:
 class Served:
     """A served world: its description, its tasks, and the place where its environments live."""
 
-    told: ServedWorld
+    description: ServedWorld
     listing: Listing
     home: Home
 
@@ -114,10 +114,12 @@ def read_offers(texts: Sequence[str], processes: Mapping[str, int] | None = None
     pairs = [_read(text) for text in texts]
     if not pairs:
         raise ValueError("at least one world must be named; found none")
-    given = {world: whole_number(f"processes of {world!r}", count, 0, 64) for world, count in (processes or {}).items()}
-    if strangers := sorted(set(given) - {world for world, _ in pairs}):
+    counts = {
+        world: whole_number(f"processes of {world!r}", count, 0, 64) for world, count in (processes or {}).items()
+    }
+    if strangers := sorted(set(counts) - {world for world, _ in pairs}):
         raise ValueError(f"processes must be of worlds that are served; found {strangers[0]!r}")
-    where = {**HEAVY, **given}
+    where = {**HEAVY, **counts}
     return [Offer(world, parameters, where.get(world, 0)) for world, parameters in pairs]
 
 
@@ -135,20 +137,20 @@ def served(offers: Sequence[Offer], content_of: ContentOf = unknown_content) -> 
 
     Raises ValueError for an unknown world or parameter, and for a world that is offered twice.
     """
-    made = [_made(offer, content_of) for offer in offers]
-    ids = [each.told.id for each in made]
-    if twice := [each.told for place, each in enumerate(made) if each.told.id in ids[:place]]:
+    worlds = [_make(offer, content_of) for offer in offers]
+    ids = [each.description.id for each in worlds]
+    if twice := [each.description for place, each in enumerate(worlds) if each.description.id in ids[:place]]:
         raise ValueError(f"every world must be offered once; {twice[0].world!r} with {twice[0].parameters} is not")
-    return made
+    return worlds
 
 
 def named_world(worlds: Mapping[str, Served], name: str) -> Served:
     """A served world by its id, or by its name where that names one only. Raises Refusal."""
     if name in worlds:
         return worlds[name]
-    named = [each for each in worlds.values() if name in (each.told.world, each.told.facts.name)]
+    named = [each for each in worlds.values() if name in (each.description.world, each.description.facts.name)]
     if len(named) != 1:
-        known = ", ".join(f"{each.told.world} ({each.told.id})" for each in worlds.values())
+        known = ", ".join(f"{each.description.world} ({each.description.id})" for each in worlds.values())
         raise Refusal(
             Reason.UNKNOWN_WORLD,
             f"the world must be the id, or the name if only one has it, of one of {known}; found {name!r}",
@@ -158,11 +160,11 @@ def named_world(worlds: Mapping[str, Served], name: str) -> Served:
 
 def weighted_reward(step: Step, served: Served) -> float:
     """The step's rewards as one number, with the weights that the world declares."""
-    declared = served.told.facts.rewards
+    declared = served.description.facts.rewards
     return sum((value * declared[name].weight for name, value in step.rewards.items()), 0.0)
 
 
-def _made(offer: Offer, content_of: ContentOf) -> Served:
+def _make(offer: Offer, content_of: ContentOf) -> Served:
     try:
         world = make_world(offer.world, offer.parameters)
         world.require_programs()
@@ -176,13 +178,13 @@ def _made(offer: Offer, content_of: ContentOf) -> Served:
 
 
 def _read(text: str) -> tuple[str, dict[str, Any]]:
-    named, equals, given = text.partition("=")
+    named, equals, parameters = text.partition("=")
     world, _, preset = named.partition("@")
-    return world, with_preset(world, preset, _parameters(world, given) if equals else {})
+    return world, with_preset(world, preset, _parameters(world, parameters) if equals else {})
 
 
-def _parameters(world: str, given: str) -> dict[str, Any]:
-    written = given if given.lstrip().startswith("{") else _content(Path(given))
+def _parameters(world: str, text: str) -> dict[str, Any]:
+    written = text if text.lstrip().startswith("{") else _content(Path(text))
     try:
         parameters = yaml.safe_load(written)
         json.dumps(parameters)

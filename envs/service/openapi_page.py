@@ -35,7 +35,7 @@ async def page(request: Request) -> HTMLResponse:
     """The page, made from the document as it is."""
     application: FastAPI = request.app
     service: Service = application.state.service
-    names = {world: served.told.facts.name for world, served in service.worlds.items()}
+    names = {world: served.description.facts.name for world, served in service.worlds.items()}
     return HTMLResponse(openapi_page(application.openapi(), names), headers={"Content-Security-Policy": _POLICY})
 
 

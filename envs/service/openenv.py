@@ -120,13 +120,13 @@ class ServedSessions:
 
     def metadata(self, world: str) -> dict[str, Any]:
         """What the world is, in OpenEnv's form."""
-        told = named_world(self._worlds, world).told
-        text = f"{told.facts.instruction}\n{told.facts.grammar}"
-        return {"name": told.id, "description": text, "version": told.facts.version}
+        description = named_world(self._worlds, world).description
+        text = f"{description.facts.instruction}\n{description.facts.grammar}"
+        return {"name": description.id, "description": text, "version": description.facts.version}
 
     def next_place(self, served: Served, split: Split) -> int:
         """The place of the task whose turn it is."""
-        return next(self._turns[served.told.id, split]) % drawn_from(served, split)
+        return next(self._turns[served.description.id, split]) % drawn_from(served, split)
 
 
 class ServedSession:
@@ -136,7 +136,7 @@ class ServedSession:
         self._shared, self._served, self._split, self._client = shared, served, split, client
         self._episode: str | None = None
         self._state = OpenEnvState(
-            episode_id=None, step_count=0, world=served.told.id, split=split, task=None, success=False
+            episode_id=None, step_count=0, world=served.description.id, split=split, task=None, success=False
         )
 
     async def answer(self, raw: str) -> dict[str, Any] | None:
@@ -163,18 +163,23 @@ class ServedSession:
             episode, self._episode = self._episode, None
             await self._shared.episodes.close(episode)
 
-    async def _reset(self, asked: OpenEnvReset) -> dict[str, Any]:
+    async def _reset(self, request: OpenEnvReset) -> dict[str, Any]:
         await self.close()
-        place = self._place(asked)
+        place = self._place(request)
         (task,) = await self._served.listing.page(self._split, place + 1, place, 1)
-        made = await self._shared.episodes.create(
-            Create(world=self._served.told.id, task=task, seed=asked.seed or 0, key=secrets.token_hex(16)),
+        created = await self._shared.episodes.create(
+            Create(world=self._served.description.id, task=task, seed=request.seed or 0, key=secrets.token_hex(16)),
             self._client,
         )
-        self._episode = made.episode
-        seen = (await self._shared.episodes.reset(made.episode)).observation.text
-        begun = {"episode_id": asked.episode_id or made.episode, "step_count": 0, "task": task.id, "success": False}
-        self._state = self._state.model_copy(update=begun)
+        self._episode = created.episode
+        seen = (await self._shared.episodes.reset(created.episode)).observation.text
+        start = {
+            "episode_id": request.episode_id or created.episode,
+            "step_count": 0,
+            "task": task.id,
+            "success": False,
+        }
+        self._state = self._state.model_copy(update=start)
         return _observed(OpenEnvObservation(text=seen), None, done=False)
 
     async def _step(self, action: OpenEnvAction) -> dict[str, Any]:
@@ -188,17 +193,17 @@ class ServedSession:
         )
         return _observed(seen, weighted_reward(step, self._served), done=step.terminated or step.truncated)
 
-    def _place(self, asked: OpenEnvReset) -> int:
-        if asked.task is not None:
-            return asked.task
-        if asked.seed is None:
+    def _place(self, request: OpenEnvReset) -> int:
+        if request.task is not None:
+            return request.task
+        if request.seed is None:
             return self._shared.next_place(self._served, self._split)
-        return seeding.derive(asked.seed, "openenv task", self._split) % drawn_from(self._served, self._split)
+        return seeding.derive(request.seed, "openenv task", self._split) % drawn_from(self._served, self._split)
 
 
 def drawn_from(served: Served, split: Split) -> int:
     """How many tasks of a split are drawn of. Raises Refusal for a split without tasks."""
-    size = served.told.facts.split_sizes[split]
+    size = served.description.facts.split_sizes[split]
     if size == 0:
         raise Refusal(Reason.TASK_REFUSED, f"the split {split!r} must have tasks; it has none")
     return DRAWN if size is None else min(size, DRAWN)

@@ -55,7 +55,7 @@ routes = APIRouter(
 @routes.get("/health", response_model=schema.Health)
 async def health() -> Response:
     """Whether the server answers. Needs no token."""
-    return _told(schema.Health(status="ok", schema_version=schema.SCHEMA_VERSION))
+    return _json(schema.Health(status="ok", schema_version=schema.SCHEMA_VERSION))
 
 
 @routes.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -67,13 +67,13 @@ async def metrics(here: Here) -> Response:
 @routes.get("/worlds", response_model=schema.Worlds)
 async def worlds(here: Here) -> Response:
     """What is served, and all that each world says of itself."""
-    return _told(schema.Worlds(worlds=[each.told for each in here.worlds.values()]))
+    return _json(schema.Worlds(worlds=[each.description for each in here.worlds.values()]))
 
 
 @routes.get("/worlds/{world}", response_model=schema.ServedWorld)
 async def describe(world: str, here: Here) -> Response:
     """What one world says of itself."""
-    return _told(find_world(here.worlds, world).told)
+    return _json(find_world(here.worlds, world).description)
 
 
 @routes.get("/worlds/{world}/tasks", response_model=schema.Tasks)
@@ -96,67 +96,67 @@ async def tasks(
             f"a page holds at most {schema.MOST_AT_ONCE} tasks; found count {count} without a limit: ask for pages "
             "with `offset` and `limit`, as this version's client does",
         )
-    return _told(schema.Tasks(tasks=await listing.page(split, count, offset, limit or schema.MOST_AT_ONCE)))
+    return _json(schema.Tasks(tasks=await listing.page(split, count, offset, limit or schema.MOST_AT_ONCE)))
 
 
 @routes.post("/worlds/{world}/limits", response_model=schema.TaskLimits)
 async def limits(world: str, request: schema.AboutTask, here: Here) -> Response:
     """The limits that a task is meant to be played under."""
-    return _told(schema.TaskLimits(limits=await find_world(here.worlds, world).listing.limits_of(request.task)))
+    return _json(schema.TaskLimits(limits=await find_world(here.worlds, world).listing.limits_of(request.task)))
 
 
 @routes.post("/episodes", response_model=schema.Created)
 async def create(request: schema.Create, here: Here, client: Client) -> Response:
     """Make an environment for one episode of a task. It holds a place until it is closed or its lease runs out."""
-    return _told(await here.episodes.create(request, client))
+    return _json(await here.episodes.create(request, client))
 
 
 @routes.post("/episodes/{episode}/reset", response_model=schema.Seen)
 async def reset(episode: str, here: Here) -> Response:
     """Start the episode: the first observation."""
-    return _told(await here.episodes.reset(episode))
+    return _json(await here.episodes.reset(episode))
 
 
 @routes.post("/episodes/{episode}/step", response_model=schema.Stepped)
 async def step(episode: str, request: schema.PlayStep, here: Here) -> Response:
     """Play the next action. The last step, sent again, is answered as before and not played twice."""
-    return _told(await here.episodes.step(episode, request))
+    return _json(await here.episodes.step(episode, request))
 
 
 @routes.get("/episodes/{episode}/observation", response_model=schema.EpisodeStanding)
 async def observation(episode: str, here: Here) -> Response:
     """Where the episode stands: what was seen last."""
-    return _told(await here.episodes.standing(episode))
+    return _json(await here.episodes.standing(episode))
 
 
 @routes.post("/episodes/{episode}/decide", response_model=schema.Decided)
 async def decide(episode: str, request: schema.EpisodeQuestion, here: Here) -> Response:
     """What a scripted baseline policy of the world does now. Changes nothing."""
-    return _told(await here.episodes.decide(episode, request))
+    return _json(await here.episodes.decide(episode, request))
 
 
 @routes.delete("/episodes/{episode}", response_model=schema.Closed)
 async def close(episode: str, here: Here) -> Response:
     """Free an episode. One that is not there is answered too, so that this is safe to send again."""
-    return _told(await here.episodes.close(episode))
+    return _json(await here.episodes.close(episode))
 
 
 @routes.post("/batch/create", response_model=schema.Batch[schema.Created])
 async def create_many(request: schema.CreateMany, here: Here, client: Client) -> Response:
     """Make many environments."""
-    return _told(await _each(here.episodes.create(each, client) for each in request.episodes))
+    return _json(await _each(here.episodes.create(each, client) for each in request.episodes))
 
 
 @routes.post("/batch/reset", response_model=schema.Batch[schema.Seen])
 async def reset_many(request: schema.Many, here: Here) -> Response:
     """Start many episodes."""
-    return _told(await _each(map(here.episodes.reset, request.episodes)))
+    return _json(await _each(map(here.episodes.reset, request.episodes)))
 
 
 @routes.post("/batch/step", response_model=schema.Batch[schema.Stepped])
 async def step_many(request: schema.StepMany, here: Here) -> Response:
     """Play a step in each of many episodes, all at the same time; steps of one episode in their order."""
-    return _told(
+    return _json(
         await _each(
             here.episodes.step(each.episode, schema.PlayStep(number=each.number, action=each.action))
             for each in request.steps
@@ -167,10 +167,10 @@ async def step_many(request: schema.StepMany, here: Here) -> Response:
 @routes.post("/batch/close", response_model=schema.Batch[schema.Closed])
 async def close_many(request: schema.Many, here: Here) -> Response:
     """Free many episodes."""
-    return _told(await _each(map(here.episodes.close, request.episodes)))
+    return _json(await _each(map(here.episodes.close, request.episodes)))
 
 
-def _told(reply: BaseModel) -> Response:
+def _json(reply: BaseModel) -> Response:
     """Serialised reply, without FastAPI's second validation of what is a model already."""
     return Response(reply.model_dump_json(), media_type="application/json")
 

@@ -50,7 +50,9 @@ def serve(
         offers, limits=limits, token=token, host=host, other_hosts=other_hosts, content_of=content_of
     )
     for each in app.state.service.worlds.values():
-        sys.stdout.write(f"{each.told.world} (version {each.told.facts.version}) as {each.told.id}\n")
+        sys.stdout.write(
+            f"{each.description.world} (version {each.description.facts.version}) as {each.description.id}\n"
+        )
     sys.stdout.write(f"http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C ends it)\n")
     sys.stdout.flush()
     uvicorn.run(app, host=host, port=port, log_level="warning", **connection_options(limits))
