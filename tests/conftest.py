@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from flows.runtime import server
 from tests.end_to_end.project_copy import GUARD
+from tests.left_behind import Running
 from tests.programs import missing
 from turnwise.own_process import collect_rarely
 from turnwise.policy.device_memory import CONTROL_GROUPS, _control_group, device_bytes
@@ -124,6 +125,15 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A file of tests stops the threads and the processes that it has started."""
+    before = Running.now()
+    yield
+    left = before.left_by()
+    assert not left, f"{request.node.nodeid} leaves behind {', '.join(left)}; tests/left_behind.py names what may stay"
 
 
 @pytest.fixture

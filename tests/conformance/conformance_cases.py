@@ -154,7 +154,12 @@ def short_science(folder: Path) -> Iterator[dict[str, Any]]:
 
     All episodes share a process: there they could disturb one another, and a second one would take seconds to start.
     """
-    yield {"types": ["find-non-living-thing", "lifespan-longest-lived"], "turns": 7, "processes": 1}
+    from tests.envs.sciworld.sciworld_samples import end_java
+
+    try:
+        yield {"types": ["find-non-living-thing", "lifespan-longest-lived"], "turns": 7, "processes": 1}
+    finally:
+        end_java()
 
 
 PARAMETERS: Mapping[str, Callable[[Path], Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -396,7 +396,19 @@ def test_without_a_compiler_compiled_layers_are_refused(monkeypatch: pytest.Monk
     cpp_compiler_search.cache_clear()
 
 
+@pytest.fixture
+def _compilers_end() -> Iterator[None]:
+    """End the threads that torch keeps for the next compilation."""
+    from torch._inductor.async_compile import AsyncCompile
+
+    yield
+    if AsyncCompile.pool.cache_info().currsize:
+        AsyncCompile.pool().shutdown()
+        AsyncCompile.pool.cache_clear()
+
+
 @pytest.mark.needs("g++")
+@pytest.mark.usefixtures("_compilers_end")
 def test_compiled_layers_compute_the_same_though_an_engine_turned_the_compiler_off(
     make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

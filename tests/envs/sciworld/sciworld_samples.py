@@ -1,9 +1,15 @@
 """Episodes of ScienceWorld that several test files open."""
 
-from envs.sciworld import SciWorld
+from envs.sciworld import SciWorld, pool
 from envs.sciworld.episode import SciWorldEnvironment
 from envs.sciworld.variations import Variation
 from turnwise.world import Task
+
+
+def end_java() -> None:
+    """End every simulator of this process; the next episode starts one."""
+    for each in list(pool._pools.values()):
+        each.end()
 
 
 def task_of(world: SciWorld, variation: Variation) -> Task:
