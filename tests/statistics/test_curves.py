@@ -1,6 +1,14 @@
 import pytest
 
-from turnwise.statistics.curves import AtEqualBudget, area, reached, reached_at, within_budget
+from turnwise.statistics.curves import (
+    AtEqualBudget,
+    area,
+    carried_forward,
+    equal_budget,
+    reached,
+    reached_at,
+    within_budget,
+)
 
 CURVE = [(0, 0.2), (10, 0.6), (30, 0.8)]
 
@@ -22,6 +30,33 @@ def test_runs_that_never_reached_the_stated_success_count_as_later_than_all_othe
     assert found.median == 20
     assert (found.share.value, found.share.over, found.share.method) == (pytest.approx(2 / 3), "seeds", "Wilson")
     assert reached([never, never, CURVE], 0.6).median is None
+
+
+def test_a_run_that_was_ended_keeps_its_last_value_for_the_area_under_its_curve() -> None:
+    collapsed = [(0, 0.4), (10, 0.8), (20, 0.0)]
+    # 0.6 * 10 + 0.4 * 10 = 10, over the 100 iterations that were planned; over its own 20 it would look like 0.5
+    assert area(carried_forward(collapsed, 100)) == pytest.approx(0.1)
+    assert area(collapsed) == pytest.approx(0.5)
+    # 0.4 * 10 + 0.6 * 10 = 10, then 0.6 for the 80 that are left: 58 over 100
+    assert area(carried_forward([(0, 0.2), (10, 0.6), (20, 0.6)], 100)) == pytest.approx((4 + 6 + 48) / 100)
+
+
+def test_a_curve_that_goes_to_the_end_is_not_carried_further() -> None:
+    assert carried_forward(CURVE, 30) == CURVE
+    assert carried_forward([], 30) == []
+    assert carried_forward(CURVE[:1], 30) == [(0, 0.2), (30, 0.2)]
+
+
+def test_a_run_that_was_ended_before_the_threshold_counts_as_never_reaching_it() -> None:
+    before, after = carried_forward([(0, 0.1), (5, 0.3)], 100), carried_forward([(0, 0.1), (5, 0.7), (6, 0.2)], 100)
+    assert reached([before, after], 0.6).at == (None, 5)
+
+
+def test_what_an_ended_run_has_spent_limits_no_budget() -> None:
+    assert equal_budget([100, 90, 3], [False, False, True]) == 90
+    assert equal_budget([100, 3], [False, False]) == 3
+    assert equal_budget([7, 3], [True, True]) == 7
+    assert within_budget([(0, 0.2), (3, 0.5)], 90) == 0.5
 
 
 def test_points_that_do_not_ascend_are_refused() -> None:

@@ -2,6 +2,15 @@
 
 A curve is a list of (spent, value), ascending in what was spent: the iterations, tokens or seconds before an
 evaluation, and the evaluation's result. All functions raise ValueError for a curve that does not ascend.
+
+The curve of a run that a guard or an alarm has ended stops where the run did. Its policy changes no more: it is what
+the method has to show from then on, however much more is spent. So
+
+    area             is over the training that was planned, with the last value kept to its end (`carried_forward`)
+    reached_at       is as for any run: a threshold that was not reached before the end counts as never reached
+    within_budget    is the last value for every budget beyond the end, and `equal_budget` goes by the other runs
+
+Leaving such a run out, or averaging it over its own shorter length, would favour the method whose runs collapse soon.
 """
 
 from __future__ import annotations
@@ -20,12 +29,27 @@ Points = Sequence[tuple[float, float]]
 
 
 def area(points: Points) -> float | None:
-    """The area under the curve divided by its length: the mean value over training. None with fewer than two points."""
+    """The area under the curve divided by its length: the mean value over training. None with fewer than two points.
+
+    Of a run that was ended, give the curve that `carried_forward` makes.
+    """
     _require_ascending(points)
     if len(points) < 2:
         return None
     spent, values = np.array(points, dtype=np.float64).T
     return float(np.trapezoid(values, spent) / (spent[-1] - spent[0]))
+
+
+def carried_forward(points: Points, end: float) -> list[tuple[float, float]]:
+    """The curve with its last value kept until `end` has been spent: that of a run which was ended before.
+
+    A curve that goes as far, or that has no points, stays as it is.
+    """
+    _require_ascending(points)
+    kept = list(points)
+    if kept and kept[-1][0] < end:
+        kept.append((end, kept[-1][1]))
+    return kept
 
 
 def reached_at(points: Points, value: float) -> float | None:
@@ -59,7 +83,7 @@ class AtEqualBudget:
     budget: str
     """The unit of the budget: `iterations`, `tokens`, `seconds`."""
     spent: float
-    """The largest budget that every run has spent, in that unit."""
+    """The largest budget that every run has spent, in that unit; runs that were ended count, and do not limit it."""
     shown: dict[str, Interval]
     """By variant, the result of the last evaluation within the budget."""
 
@@ -70,6 +94,15 @@ class AtEqualBudget:
         return f"{amount} {self.budget.removesuffix('s') if amount == '1' else self.budget}"
 
 
+def equal_budget(spent: Sequence[float], ended: Sequence[bool]) -> float:
+    """The largest budget at which runs can be compared, by what each has spent and whether it was ended early.
+
+    It is what every run that went on has spent; where all were ended, the most that one has.
+    """
+    went_on = [each for each, early in zip(spent, ended, strict=True) if not early]
+    return min(went_on) if went_on else max(spent)
+
+
 @dataclass(frozen=True)
 class Reached:
     """When the runs of one variant reached the success threshold."""
@@ -77,7 +110,8 @@ class Reached:
     stated: float
     """The success threshold."""
     at: tuple[float | None, ...]
-    """For each run, what was spent until then (such as iterations); None where the run never reached it."""
+    """For each run, what was spent until then (such as iterations); None where the run never reached it, also because
+    it was ended before."""
     share: Interval
     """The share of the runs that reached it."""
 

@@ -126,7 +126,8 @@ def judge(
 ) -> Judgement:
     """Compare every variant with its warm start, and every pair of variants.
 
-    `frames` has the reference points and `curves` the learning curves by variant, one curve per run over iterations.
+    `frames` has the reference points and `curves` the learning curves by variant, one curve per run over iterations; of
+    a run that was ended early, with its last value carried forward (`turnwise.statistics.curves`).
     `stated` is the success threshold of the learning curves. `share` says that the measure lies between 0 and 1.
     """
     within = SHARE if share else (float("-inf"), float("inf"))
