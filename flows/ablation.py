@@ -28,9 +28,11 @@ from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import flow_run
 from flows.runtime.work_left import stages_of_ablation
+from flows.workers.left_out import divided, require_none, said_of
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
-from tasks.report.report import ReportParameters, RunName, read_report, report
+from tasks.report.report import ReportedRun, ReportParameters, read_report, report
+from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
 from turnwise.reporting.data.cells import WARM_START
 from turnwise.reporting.data.report_data import ReportData
@@ -54,6 +56,12 @@ class AblationResult:
     computed: int
     found: int
     """Numbers of stages that were computed now, and that came from the cache."""
+    left_out: list[LeftOut]
+    """The runs that a fault has left out; the report is over the others."""
+
+    def require_whole(self) -> None:
+        """Raise TrainingEnded if a fault has left out runs."""
+        require_none(self.left_out)
 
 
 @flow_run("comparison", "{experiment.ablation.name}")
@@ -68,10 +76,13 @@ def compare(experiment: Experiment, console: Console, processes: int | None = No
     The runs are made by whom `compute.runner` names, or by so many `processes` of this machine. Where there are more of
     them than runs, the others sample ahead (`rollout.lag`). The results do not depend on who makes a run.
 
+    A run that a guard or an alarm ends is an outcome: it is tested and counts. One that a fault ends is left out, which
+    the report and the result say.
+
     Raises:
         ConfigurationError: the device has too little memory, raised before anything is computed, or the disk has too
             little room, raised before anything long is.
-        TrainingEnded: a guard or an alarm has ended some runs; raised once every run has been tried.
+        TrainingEnded: a fault has left out every run.
     """
     began = time.monotonic()
     processes = experiment.compute.runner.with_processes(processes).processes
@@ -87,8 +98,8 @@ def compare(experiment: Experiment, console: Console, processes: int | None = No
         record = AblationRecord(experiment, prepared)
         record.compared_with({**baselines, WARM_START: warm_start})
         with shared_runs(experiment, prepared, record, display, console, processes) as shared:
-            runs = shared.make()
-        reported = _report(experiment, baselines, warm_start, prepared.tokenizer, runs)
+            runs, left_out = divided(shared.outcomes())
+        reported = _report(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out)
     evaluations = [*baselines.values(), warm_start]
     made = [*evaluations, *all_references(runs)]
     digest = digest_of([str(reference) for reference in [reported, *made]])
@@ -100,10 +111,11 @@ def compare(experiment: Experiment, console: Console, processes: int | None = No
     digests = digests_of(experiment, digest, prepared, {**baselines, WARM_START: warm_start}, runs)
     repeat = compared_with_former(folder, digests)
     write_results(folder, data, digests)
-    record.close(folder / "report.html", digest, summary_metrics(data))
+    outcomes = [] if data.outcomes is None else data.outcomes.sentences()
+    record.close(folder / "report.html", digest, summary_metrics(data), outcomes, said_of(left_out))
     publish_results(data, folder / "report.html", tracking_uri(experiment))
     told.complete()
-    return AblationResult(data, folder, digest, repeat, display.computed, display.found)
+    return AblationResult(data, folder, digest, repeat, display.computed, display.found, left_out)
 
 
 def _report(
@@ -112,13 +124,15 @@ def _report(
     warm_start: Reference,
     tokenizer: Reference,
     runs: list[Run],
+    left_out: list[LeftOut],
 ) -> Reference:
     return report(
         ReportParameters(
             title=experiment.ablation.name,
             world=experiment.world,
             rewards=experiment.rewards,
-            runs=[RunName(variant=run.variant, seed=run.seed) for run in runs],
+            runs=[ReportedRun(variant=run.variant, seed=run.seed, ended=run.ended) for run in runs],
+            left_out=left_out,
             seed=experiment.evaluation.seed,
             success_threshold=experiment.ablation.success_threshold,
             attempts=experiment.agent.mode.attempts or 1,

@@ -10,7 +10,7 @@ from typing import Any
 
 from prefect import flow, runtime
 
-from flows.ablation import comparison
+from flows.ablation import AblationResult, comparison
 from flows.runtime.process_settings import prepare_process
 from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
@@ -32,13 +32,15 @@ def ablation(
 ) -> str:
     """Compare the variants of a parameters file over its seeds. Returns the digest of all that was computed.
 
+    Runs that were ended early count. Where a fault has left out runs, the flow run fails once the report is written.
+
     Args:
         parameters: the parameters file, relative to the project's folder.
         overlays: files laid over it, in order.
         settings: single values by dotted key, e.g. `{"optimization.iterations": 5}`.
     """
     _begin()
-    return comparison(_load(parameters, overlays, settings)).digest
+    return _digest(comparison(_load(parameters, overlays, settings)))
 
 
 @flow(name="experiment", flow_run_name=_run_name)
@@ -59,7 +61,13 @@ def experiment(
         seed: by default the first of `ablation.seeds`.
     """
     _begin()
-    return comparison(single(_load(parameters, overlays, settings), variant, seed)).digest
+    return _digest(comparison(single(_load(parameters, overlays, settings), variant, seed)))
+
+
+def _digest(result: AblationResult) -> str:
+    """The digest of a result. Raises TrainingEnded where a fault has left out runs."""
+    result.require_whole()
+    return result.digest
 
 
 def _begin() -> None:

@@ -1,5 +1,5 @@
 """Monitoring of a run: probes, bookkeeping, alarms and guards. They read what the run has made and change nothing,
-except where an alarm or a guard is configured to stop the run or to return it to an earlier policy.
+except where an alarm or a guard is configured to end the run or to return it to an earlier policy.
 
     evaluation of the warm start --> a warning where reinforcement would have nothing to begin with
     rollout_k --probe--> probe_k         every few iterations, before the update
@@ -19,10 +19,12 @@ from tasks.health.probe import ProbeParameters, probe
 from tasks.models_in_memory import LearnerParameters
 from turnwise.credit import estimator_of
 from turnwise.data.evaluations import SAMPLED, read_evaluation
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import AlarmRecord, Change
-from turnwise.health.guards import COUNTED, message
+from turnwise.health.early_end import reached_guard
+from turnwise.health.guards import message
 from turnwise.health.initial_signal import InitialSignal, initial_signal
 from turnwise.store import Reference
 
@@ -110,27 +112,36 @@ def keep_books(run: Run, iteration: Iteration) -> Reference:
     )
 
 
+def early_end(run: Run) -> EarlyEnd | None:
+    """How a guard or an alarm ends the run after its last iteration so far; None where it goes on."""
+    iteration = run.iterations[-1]
+    record, planned = read_health(iteration.health), run.experiment.optimization.iterations
+    guard = reached_guard(record.in_a_row, run.experiment.guards)
+    if guard is not None:
+        count = record.in_a_row[guard]
+        good = run.sampler_of(iteration.number - count).policy
+        seen = f"its condition held in the last {count} iterations of {run.name}, up to {iteration.number}"
+        said = message(guard, seen, str(good))
+        return EarlyEnd(iteration=iteration.number, planned=planned, cause="guard", by=(guard,), message=said)
+    if record.alarm.response == "stop":
+        by, said = tuple(record.alarm.raised), _stopped(run, record.alarm)
+        return EarlyEnd(iteration=iteration.number, planned=planned, cause="alarm", by=by, message=said)
+    return None
+
+
 def respond(run: Run) -> None:
-    """Apply the guards and the alarm of the run's last iteration, once that iteration is recorded.
+    """Apply the alarm of the run's last iteration, once that iteration is recorded, and log why a run was ended.
 
     If an alarm returns the run to a healthy policy, the run goes on from that policy, and its experiment has the
     changed settings from now on.
-
-    Raises:
-        TrainingEnded: a guard or an alarm ends the run.
     """
     iteration = run.iterations[-1]
     record = read_health(iteration.health)
-    for name in COUNTED:
-        most, count = getattr(run.experiment.guards, name), record.in_a_row[name]
-        if most is not None and count >= most:
-            good = run.sampler_of(iteration.number - count).policy
-            seen = f"its condition held in the last {count} iterations of {run.name}, up to {iteration.number}"
-            raise TrainingEnded(message(name, seen, str(good)))
     for words in record.alarm.raised.values():
         logger.warning("%s: alarm: %s", run.label(iteration), words)
-    if record.alarm.response == "stop":
-        raise TrainingEnded(_stopped(run, record.alarm))
+    if run.ended is not None:
+        logger.warning("%s. The policy that it ended with is tested, and counts like any other", run.ended.message)
+        return
     if record.alarm.response == "return":
         assert record.alarm.change is not None, "a return changes something"
         run.experiment = changed(run.experiment, record.alarm.change)
@@ -168,13 +179,17 @@ def changed(experiment: Experiment, change: Change) -> Experiment:
 
 @contextmanager
 def guarded(run: Run, iteration: Iteration) -> Iterator[None]:
-    """End the run with advice if the learner refuses to update; the policy before is named as the last good one."""
+    """Leave the run out, with advice, if the learner refuses to update; the policy before is named as the last good.
+
+    Raises:
+        TrainingEnded: what was sampled or learned cannot be trusted.
+    """
     try:
         yield
     except (MismatchError, NotFiniteError) as error:
         name = "mismatch" if isinstance(error, MismatchError) else "not_finite"
         seen = f"in the update of {run.label(iteration)} {str(error).rstrip('.')}"
-        raise TrainingEnded(message(name, seen, str(iteration.before.policy))) from error
+        raise TrainingEnded(message(name, seen, str(iteration.before.policy)), name) from error
 
 
 def _stopped(run: Run, alarm: AlarmRecord) -> str:

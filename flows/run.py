@@ -1,7 +1,8 @@
 """Run: trains and tests one variant with one seed.
 
 An iteration runs the stages of the roster that are due in it (`flows.roster`). After it, guards and alarms may end the
-run or return it to a healthy policy, and what the section `storage` does not keep is pruned.
+run or return it to a healthy policy, and what the section `storage` does not keep is pruned. A run that is ended is
+evaluated and tested with the policy that it ended with, as after a last iteration.
 
 With P_n the policy that has learned from n batches, P_0 the warm start, and `rollout.lag`:
 
@@ -20,14 +21,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from flows import roster
-from flows.health import judge_start, may_return_to, respond
+from flows.health import early_end, judge_start, may_return_to, respond
 from flows.learning import first_critic
 from flows.prepare import ON_TEST_TASKS, Prepared
 from flows.run_state import Iteration, Models, Run
 from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, evaluation_at_horizon, turn_limit
 from tasks.models_in_memory import base_reference
-from tasks.rollout.evaluate import success_of
+from tasks.rollout.evaluate import evaluate, success_of
 from turnwise.experiment import Experiment
 from turnwise.store import default_store
 from turnwise.store.retention import Link, files_to_prune, kept, least_kept
@@ -54,7 +55,7 @@ def run_variant(
     Without `tested` no test task is played, and `test` of the run is None.
 
     Raises:
-        TrainingEnded: a guard or an alarm ends the run.
+        TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
     """
     run = _begin(experiment, prepared, variant, seed)
     run.sampler = sampler
@@ -64,9 +65,14 @@ def run_variant(
         iteration = _iterate(run, number)
         run.iterations.append(iteration)
         run.models = Models(iteration.policy, iteration.critic)
+        run.ended = early_end(run)
+        if run.ended is not None:
+            _evaluate_last(run, iteration)
         on_iteration(run, iteration)
         respond(run)
         _prune_behind(run)
+        if run.ended is not None:
+            break
     if tested:
         label, limit = f"{run.name} {ON_TEST_TASKS}", run.iterations[-1].limit
         run.test = evaluation(label, experiment, "test", prepared, run.policy)
@@ -94,6 +100,15 @@ def _iterate(run: Run, number: int) -> Iteration:
         if made is not None:
             iteration.made[stage.name] = made
     return iteration
+
+
+def _evaluate_last(run: Run, iteration: Iteration) -> None:
+    """Evaluate the policy that a run was ended with, as after a last iteration: its curves end there."""
+    for stage in roster.due(run.experiment, run.experiment.optimization.iterations):
+        if stage.stage is evaluate and stage.name not in iteration.made:
+            made = stage.make(run, iteration)
+            if made is not None:
+                iteration.made[stage.name] = made
 
 
 def _prune_behind(run: Run) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from flows.prepare import Prepared
 from flows.runtime.sampler import Sampler
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
 from turnwise.store.retention import Keep, Link
@@ -107,8 +108,10 @@ class Run:
     start_warning: str = ""
     """Why its reinforcement has nothing to begin with; empty where it has something."""
     iterations: list[Iteration] = field(default_factory=list)
+    ended: EarlyEnd | None = None
+    """How a guard or an alarm ended it; None while it goes on, and where it made all its iterations."""
     test: Reference | None = None
-    """Evaluation of the final policy on the test task set."""
+    """Evaluation of the final policy on the test task set; where it was ended, of the policy that it ended with."""
     test_at_horizon: Reference | None = None
     chains: dict[str, list[Link]] = field(default_factory=dict)
     """By kind, the policies and the critics of which retention may keep less later, in the order of training."""

@@ -5,7 +5,7 @@ comparison that follows it:
 
 * its seeds are others than those of the comparison (`sweep_seeds`);
 * its runs are not tested: they count by their last evaluation on the validation task set. No test task is played, by
-  them or by a baseline policy.
+  them or by a baseline policy. A run that a guard or an alarm ends is evaluated where it ends, and counts.
 
 Everything is cached as in an ablation: a candidate that was tried before costs nothing.
 """
@@ -29,17 +29,21 @@ from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import flow_run
 from flows.runtime.work_left import stages_of_sweep
+from flows.workers.left_out import divided, require_none, said_of
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from tasks.playing import tasks_of, the_world
 from turnwise.config.overlays import merged, with_value
 from turnwise.config.sweeps import Candidate
 from turnwise.config.variants import require_distinct_variants
-from turnwise.errors import ConfigurationError, TrainingEnded
+from turnwise.data.outcomes import LeftOut
+from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build
-from turnwise.reporting.data.cells import curve, task_means
+from turnwise.reporting.data.cells import curve, task_means, whole_curve
+from turnwise.reporting.data.outcomes import collected, ended_run
 from turnwise.reporting.sweep import SweepReport
 from turnwise.statistics import ReferencePoints, Results, judge
+from turnwise.statistics.curves import Points
 from turnwise.store import Reference
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import require_place
@@ -63,6 +67,12 @@ class SweepResult:
     computed: int
     found: int
     """Numbers of stages that were computed now, and that came from the cache."""
+    left_out: list[LeftOut]
+    """The runs that a fault has left out; the report is over the others."""
+
+    def require_whole(self) -> None:
+        """Raise TrainingEnded if a fault has left out runs."""
+        require_none(self.left_out)
 
 
 def sweep_seeds(experiment: Experiment, number: int) -> list[int]:
@@ -106,13 +116,13 @@ def sweep(
 ) -> SweepResult:
     """Train every candidate with every seed, and compare them on the validation task set.
 
-    `experiment` is what `sweep_experiment` made of these candidates. A candidate of which a run is ended by a guard or
-    an alarm has no result; the others go on. The runs are made by whom `compute.runner` names, or by so many
-    `processes`, as those of an ablation; the results do not depend on it.
+    `experiment` is what `sweep_experiment` made of these candidates. A run that a guard or an alarm ends counts, with
+    its policy at the end; one that a fault ends is left out. The runs are made by whom `compute.runner` names, or by so
+    many `processes`, as those of an ablation; the results do not depend on it.
 
     Raises:
         ConfigurationError: the device has too little memory or the disk too little room.
-        TrainingEnded: no candidate has a result.
+        TrainingEnded: a fault has left out every run.
     """
     processes = experiment.compute.runner.with_processes(processes).processes
     require_store(tracking_uri(experiment))
@@ -125,38 +135,29 @@ def sweep(
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
         with shared_runs(experiment, prepared, record, display, console, processes, tested=False) as shared:
-            made = shared.outcomes()
-    report = _report(experiment, candidates, prepared, made)
-    runs = [run for run in made.values() if isinstance(run, Run)]
+            runs, left_out = divided(shared.outcomes())
+    report = _report(experiment, candidates, prepared, runs, left_out)
     digest = digest_of([str(reference) for reference in all_references(runs)])
     folder = results_folder(experiment)
     write_whole(folder / "sweep.json", report.to_json())
     write_whole(folder / "sweep.csv", report.to_csv())
-    record.close(folder / "sweep.csv", digest)
+    outcomes = [] if report.outcomes is None else report.outcomes.sentences()
+    record.close(folder / "sweep.csv", digest, outcomes=outcomes, fault=said_of(left_out))
     told.complete()
-    return SweepResult(report, folder, digest, display.computed, display.found)
+    return SweepResult(report, folder, digest, display.computed, display.found, left_out)
 
 
 def _report(
     experiment: Experiment,
     candidates: Sequence[Candidate],
     prepared: Prepared,
-    made: Mapping[tuple[str, int], Run | TrainingEnded],
+    runs: Sequence[Run],
+    left_out: Sequence[LeftOut],
 ) -> SweepReport:
     world = the_world(experiment.world)
-    ended: dict[str, str] = {}
-    for (variant, _), run in made.items():
-        if isinstance(run, TrainingEnded):
-            ended.setdefault(variant, str(run))
     by_variant: dict[str, list[Run]] = {}
-    for (variant, _), run in made.items():
-        if isinstance(run, Run) and variant not in ended:
-            by_variant.setdefault(variant, []).append(run)
-    if not by_variant:
-        raise TrainingEnded(
-            "every candidate of the sweep has a run that was ended early, so there is no best one; what they made is "
-            "kept. Change what the messages say, or try other values.\n" + "\n".join(ended.values())
-        )
+    for run in runs:
+        by_variant.setdefault(run.variant, []).append(run)
     column = world.primary_column
     start = task_means(next(iter(by_variant.values()))[0].start, world, column)
     frame = ReferencePoints(Results({0: start}) if start else None)
@@ -169,7 +170,15 @@ def _report(
         share=column.percent,
     )
     tasks = len(tasks_of(prepared.validation_task_set, "validation"))
-    return SweepReport(list(candidates), experiment.ablation.seeds, tasks, judgement, column.better != "lower", ended)
+    ended = [ended_run(run.variant, run.seed, run.ended) for run in runs if run.ended is not None]
+    return SweepReport(
+        list(candidates),
+        experiment.ablation.seeds,
+        tasks,
+        judgement,
+        column.better != "lower",
+        collected([run.variant for run in runs], ended, left_out),
+    )
 
 
 def _evaluations(run: Run) -> list[Reference | None]:
@@ -189,5 +198,5 @@ def _last(run: Run, world: World) -> dict[str, float]:
     return found
 
 
-def _points(run: Run, world: World) -> list[tuple[float, float]]:
-    return [(at, value) for at, value in curve(run.start, _evaluations(run), world, world.primary_column)]
+def _points(run: Run, world: World) -> Points:
+    return whole_curve(curve(run.start, _evaluations(run), world, world.primary_column), run.ended)

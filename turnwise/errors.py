@@ -12,8 +12,10 @@
 * A lost process of the learner or of an engine is **replaced**, as other external failures are retried: `LearnerLost`,
   `EngineLost`.
 * A mismatch between engine and learner **stops** the run: `MismatchError`; so does a value that is not finite:
-  `NotFiniteError`.
-* A run that can no longer learn, or must not go on, is **ended**: `TrainingEnded`, which names the last good policy.
+  `NotFiniteError`. Such a fault **leaves the run out** of what is reported: `TrainingEnded`, which names the last good
+  policy.
+* A run that can no longer learn is **an outcome**, and raises nothing: a guard or an alarm ends it, and its policy is
+  tested (`turnwise.data.outcomes`).
 * Anything else is a bug, and is raised unchanged.
 
 Every message states what must hold, what was found and what to do.
@@ -96,7 +98,16 @@ class EngineLost(TurnwiseError, OSError):
 
 
 class TrainingEnded(TurnwiseError, RuntimeError):
-    """A guard or an alarm has ended a run. Its artifacts stay, and the message names the last good policy."""
+    """A fault has ended a run, whose numbers cannot be trusted: it is left out of what is reported.
+
+    Its artifacts stay, and the message names the last good policy. A run that a guard or an alarm ends for what it has
+    learned, or has not, raises nothing: it is an outcome (`turnwise.data.outcomes`).
+    """
+
+    def __init__(self, message: str, fault: str = "") -> None:
+        """`fault`: the guard that found it, `mismatch` or `not_finite`; empty where several runs are meant."""
+        super().__init__(message)
+        self.fault = fault
 
 
 class CreditError(TurnwiseError, ValueError):

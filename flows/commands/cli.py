@@ -120,7 +120,7 @@ def status_of(arguments: Sequence[str]) -> int:
     """Run one command; a mistake is reported in one message, without a traceback. Returns the exit status:
 
     * 0: done.
-    * 1: it ended early, or the result is not what it should be.
+    * 1: it ended early, or the result is not what it should be, as where a fault has left out a run.
     * 2: nothing was computed, because a parameter, an argument or a file is wrong.
     * 130: it was interrupted by Ctrl-C.
     """

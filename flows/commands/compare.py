@@ -14,7 +14,7 @@ from rich.console import Console
 
 from flows.python.recorded import runs as recorded_runs
 from flows.roster import spending
-from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, references
+from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, outcomes_of, references
 from turnwise.reporting.terminal.tables import TextTable, as_csv, print_table
 from turnwise.reporting.terminal.verdicts import cell, tables
 from turnwise.statistics.curves import AtEqualBudget
@@ -39,7 +39,7 @@ def compare_runs(
     found = recorded_runs(*runs, tracking=tracking)
     groups = grouped(found)
     made = [
-        *tables(found.judgement(success=success, anyway=anyway), references(groups)),
+        *tables(found.judgement(success=success, anyway=anyway), references(groups), outcomes_of(groups)),
         *_budgets(at_equal_budgets(groups, spending())),
     ]
     for table in made:
@@ -61,6 +61,7 @@ def _budgets(found: Sequence[AtEqualBudget]) -> list[TextTable]:
     rows = [[name, *(cell(each.shown[name]) for each in found)] for name in found[0].shown]
     notes = [
         "By the last evaluation on the validation tasks that the budget pays for: the most that every run has spent. "
+        "Runs that were ended early count with their last value, and limit no budget. "
         "Tokens are those sampled; seconds are what each stage took when it was computed, evaluations left out."
     ]
     return [TextTable("budgets", "At the same cost", columns, rows, notes)]

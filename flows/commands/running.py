@@ -16,7 +16,11 @@ from turnwise.store.paths import home
 
 
 def show_ablation(experiment: Experiment, processes: int | None = None) -> None:
-    """Run an ablation, and print its comparison. `processes` takes precedence over `compute.runner`."""
+    """Run an ablation, and print its comparison. `processes` takes precedence over `compute.runner`.
+
+    Raises:
+        TrainingEnded: a fault has left out runs; raised once the comparison of the others is printed.
+    """
     console = Console()
     began = time.monotonic()
     result = ablation(experiment, processes=processes).result
@@ -39,6 +43,7 @@ def show_ablation(experiment: Experiment, processes: int | None = None) -> None:
         *[("" if place else "next", step) for place, step in enumerate(steps)],
     ):
         console.print(f"{name:<8}{value}", highlight=False, soft_wrap=True)
+    result.require_whole()
 
 
 def show_preparation(experiment: Experiment) -> None:

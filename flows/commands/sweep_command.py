@@ -76,6 +76,7 @@ def sweep(
         ("next", _using(result.report.winner.values, overlays or [], parameters, fixed, variant)),
     ):
         console.print(f"{name:<8}{value}", highlight=False, soft_wrap=True)
+    result.require_whole()
 
 
 def _using(

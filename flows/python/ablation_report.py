@@ -18,13 +18,26 @@ from turnwise.reporting.data.tables import (
     table_rows,
     verdict_rows,
 )
-from turnwise.reporting.formatting import heading, with_bounds
+from turnwise.reporting.formatting import heading, marked, with_bounds
 from turnwise.reporting.html.report_files import PAGE_FILE
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from turnwise.reporting.figures.drawing import Figure
+
+
+ENDED_HEADER = (
+    "variant",
+    "seed",
+    "iteration",
+    "planned",
+    "by",
+    "sampled tokens",
+    "trained tokens",
+    "seconds",
+    "message",
+)
 
 
 class AblationReport:
@@ -50,6 +63,20 @@ class AblationReport:
         """One row per plotted metric, run and iteration."""
         return _frame(CURVES_HEADER, curve_rows(self.data))
 
+    def ended(self) -> pd.DataFrame:
+        """One row per run that a guard or an alarm ended: after which iteration, by what, and what it cost."""
+        runs = [] if self.data.outcomes is None else self.data.outcomes.ended
+        rows: list[tuple[object, ...]] = []
+        for run in runs:
+            work = run.work
+            cost = (
+                (None, None, None)
+                if work is None
+                else (work.sampled_tokens, work.trained_tokens, sum(work.seconds.values()))
+            )
+            rows.append((run.variant, run.seed, run.iteration, run.planned, run.by, *cost, run.message))
+        return _frame(ENDED_HEADER, rows)
+
     @property
     def figures(self) -> dict[str, Figure]:
         """The report's figures by name; a notebook shows each, and `png()` and `svg()` give its file."""
@@ -63,7 +90,8 @@ class AblationReport:
         rows = []
         for row in self.data.rows:
             cells = [with_bounds(row.cells.get(each.key), each.digits) for each in columns]
-            rows.append(f"<tr><th>{escape(row.name)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+            name = escape(marked(self.data, row))
+            rows.append(f"<tr><th>{name}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
         return f"<table><thead><tr><th></th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 

@@ -97,14 +97,17 @@ class RecordedRuns(Sequence[RecordedRun]):
     def results(self) -> pd.DataFrame:
         """The metrics on the test tasks, one row per run, then one per baseline policy and warm start.
 
-        `kind` is `run` or `baseline`; variant and seed are missing where there are none.
+        `kind` is `run` or `baseline`; variant and seed are missing where there are none. Where a guard or
+        an alarm has ended a run, `ended_at` and `ended_by` say after which iteration, and by what.
         """
         rows: list[dict[str, Any]] = []
         for run in self._found:
             made = run.artifacts
             if made.test is not None:
                 tested = evaluation_metrics("test", made.test, made.test_at_horizon)
-                rows.append(_named(run) | {"kind": "run"} | tested)
+                end = run.ended
+                ended = {} if end is None else {"ended_at": end.iteration, "ended_by": end.reason}
+                rows.append(_named(run) | {"kind": "run"} | ended | tested)
         for name, reference in {name: each for run in self._found for name, each in run.baselines.items()}.items():
             rows.append({"run": name, "kind": "baseline"} | evaluation_metrics("test", reference, None))
         return _frame(rows)

@@ -18,6 +18,7 @@ from flows.runtime.process_settings import prepare_process
 from flows.runtime.work_left import stages_of_preparation, stages_of_reference_points
 from tasks.observing import Observer, StageCall, observing
 from tasks.stage import computes
+from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.experiment import Experiment, single
 from turnwise.reporting.data.cells import WARM_START
 from turnwise.store import default_store
@@ -40,6 +41,16 @@ class FinishedAblation(RecordedRuns):
         """Digest of all results: the same parameters and seeds give the same digest."""
         return self.result.digest
 
+    @property
+    def ended(self) -> dict[str, EarlyEnd]:
+        """By name of the run, how a guard or an alarm ended it; runs that made all their iterations are left out."""
+        return {run.name: run.ended for run in self if run.ended is not None}
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The runs that a fault has left out of the report."""
+        return self.result.left_out
+
     def __repr__(self) -> str:
         computed, found = self.result.computed, self.result.found
         return f"<ablation {self.experiment.ablation.name}: {computed} stages computed, {found} found; {self.digest}>"
@@ -53,7 +64,8 @@ def ablation(
 ) -> FinishedAblation:
     """Compare the variants over the seeds: run, record and report them. What is computed already is found.
 
-    The folder `results/<name>` of the project gets the report, MLflow a run for each variant and seed.
+    The folder `results/<name>` of the project gets the report, MLflow a run for each variant and seed. A run that a
+    guard or an alarm ends is tested as it then is, and counts; `ended` of what is returned has these.
 
     Args:
         experiment: what `load` returned.
@@ -64,7 +76,8 @@ def ablation(
 
     Raises:
         ConfigurationError: the device has too little memory or the disk too little room.
-        TrainingEnded: a guard or an alarm has ended some runs; raised once every run has been tried.
+        TrainingEnded: a fault (`mismatch`, `not_finite`) has left out every run. Where it has left out some, the report
+            is over the others, and `left_out` of what is returned names them.
     """
     prepare_process()
     with _following(follow):

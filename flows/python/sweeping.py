@@ -38,7 +38,7 @@ def sweep(
 
     Raises:
         ConfigurationError: the values cannot be set, or the device or the disk has too little room.
-        TrainingEnded: of every candidate some run was ended by a guard or an alarm.
+        TrainingEnded: a fault (`mismatch`, `not_finite`) has left out every run.
     """
     prepare_process()
     choices = {key: found if isinstance(found, Range) else list(found) for key, found in values.items()}

@@ -118,8 +118,12 @@ def materialise_warm_start(experiment: Experiment) -> None:
 def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     """Run one variant with one seed; write its final policy, its scores, its curves and its artifacts' digests.
 
-    Raises ConfigurationError if the device has too little memory for this run, before anything is computed, or the disk
-    too little room, before anything long is.
+    If a guard or an alarm ends the run, that is what it comes to: its policy then is written, and its scores say when.
+
+    Raises:
+        ConfigurationError: the device has too little memory for this run, raised before anything is computed, or the
+            disk too little room, raised before anything long is.
+        TrainingEnded: a fault has ended the run.
     """
     require_store(tracking_uri(experiment))
     own = single(experiment, variant, seed)
@@ -132,18 +136,24 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     folder = project_root() / "runs" / variant / str(seed)
     _write_policy(folder / "policy", run.policy, prepared)
     assert run.test is not None, "the run has not been tested"
-    _write_json(folder / "metrics.json", {"test": _grouped(default_store().metrics(run.test))})
+    ended = {} if run.ended is None else {"ended": {"iteration": run.ended.iteration, "by": run.ended.reason}}
+    _write_json(folder / "metrics.json", {"test": _grouped(default_store().metrics(run.test)), **ended})
     _write_validation(folder / "validation.csv", run)
     _write_training(folder / "training.csv", run)
     _write_json(folder / DIGESTS_FILE, _digests(run, prepared))
 
 
 def materialise_report(experiment: Experiment) -> None:
-    """Compare all runs, which earlier stages have computed, and write the report; finishes the ablation's record."""
+    """Compare all runs, which earlier stages have computed, and write the report; finishes the ablation's record.
+
+    Raises:
+        TrainingEnded: a fault has left out runs; the report of the others is written.
+    """
     console = Console()
     comparison = compare(experiment, console)
     if comparison.repeat:
         console.print(comparison.repeat, highlight=False, soft_wrap=True)
+    comparison.require_whole()
 
 
 ONCE: Mapping[str, Callable[[Experiment], None]] = {

@@ -10,7 +10,7 @@ import functools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, ParamSpec
 
@@ -26,6 +26,7 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
+from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.policy.pretrained import pretrained
@@ -137,6 +138,7 @@ class AblationRecord:
         recorder = Recorder(uri, experiment.tracking.experiment, local)
         self.tracked = TrackedAblation(recorder, describe(experiment, prepared))
         self._configured: dict[str, Experiment] = {}
+        self._runs: dict[str, Run] = {}
         self._weights = {name: reward.weight for name, reward in experiment.rewards.items()}
         self._unwritten: defaultdict[str, list[IterationMetrics]] = defaultdict(list)
         self._last_write = -SECONDS_BETWEEN_WRITES
@@ -154,6 +156,7 @@ class AblationRecord:
     @_alone
     def start(self, run: Run) -> None:
         """Record why reinforcement has nothing to begin with, if it has nothing: see `flows.health.judge_start`."""
+        self._runs[run.name] = run
         if run.start_warning:
             self.tracked.children[run.name].warn_of_start(run.start_warning)
 
@@ -180,13 +183,18 @@ class AblationRecord:
 
     @_alone
     def finish(self, run: Run) -> None:
-        """Finish a child run: record the digest of its policy, and of its test, if it had one, metrics and episodes."""
+        """Finish a child run: record the digest of its policy, and of its test, if it had one, metrics and episodes.
+
+        Of a run that a guard or an alarm has ended, also when and by what.
+        """
         self._write(run.name)
         child = self.tracked.children[run.name]
         if run.test is not None:
             self._record_test(child, run, run.test)
         if not child.finished or child.result == run.policy.digest:
             self._name_artifacts(child, run)
+        if run.ended is not None:
+            child.mark_ended(run.ended)
         child.finish(run.policy.digest)
 
     def _record_test(self, child: TrackedRun, run: Run, tested: Reference) -> None:
@@ -208,9 +216,29 @@ class AblationRecord:
             self._write(run_name)
             self.tracked.children[run_name].fail(reason)
 
-    def close(self, report: Path, result_digest: str, summary: Mapping[str, float] | None = None) -> None:
-        """Finish the ablation's parent run with its report, and the figures of its table as metrics."""
-        self.tracked.close(report, result_digest, summary)
+    @_alone
+    def leave_out(self, run_name: str, fault: TrainingEnded) -> None:
+        """Mark the child run as failed by a fault, and left out of the report; what it has made so far is recorded."""
+        if run_name in self.tracked.children:
+            self._write(run_name)
+            if run_name in self._runs:
+                self._name_artifacts(self.tracked.children[run_name], self._runs[run_name])
+            self.tracked.children[run_name].leave_out(fault.fault, str(fault))
+
+    def close(
+        self,
+        report: Path,
+        result_digest: str,
+        summary: Mapping[str, float] | None = None,
+        outcomes: Sequence[str] = (),
+        fault: str = "",
+    ) -> None:
+        """Finish the ablation's parent run with its report, and the figures of its table as metrics.
+
+        `outcomes` says which runs were ended early or left out. With a `fault`, which has left runs out, the parent run
+        is marked as failed.
+        """
+        self.tracked.close(report, result_digest, summary, outcomes, fault)
 
     def _write(self, run_name: str) -> None:
         """Write the metrics of the run's iterations that wait to be written."""
@@ -231,6 +259,7 @@ class AblationRecord:
             start=run.start,
             start_at_horizon=run.start_at_horizon,
             iterations=[iteration.artifacts for iteration in run.iterations],
+            ended=run.ended,
             test=run.test,
             test_at_horizon=run.test_at_horizon,
         )

@@ -97,9 +97,9 @@ def _success_first(metrics: Mapping[str, float], split: str) -> dict[str, float]
 
 
 def summary_metrics(report: ReportData) -> dict[str, float]:
-    """The figures of an ablation's table: for each row the first column with its interval, and over greedy episodes."""
+    """The figures of an ablation's table, over all runs: of each row the first column with its interval, and greedy."""
     found = {}
-    for row in report.rows:
+    for row in (row for row in report.rows if row.kind != "went on"):
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", row.name)
         for mode, key in headline_columns(report).items():
             cell = row.cells.get(key)

@@ -22,6 +22,7 @@ from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.task_sets import task_set_digest
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
+from turnwise.reporting.data.outcomes import Outcomes
 from turnwise.reporting.data.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
@@ -139,9 +140,22 @@ def with_circumstances(
         stages=[*BEFORE_RUNS, *roster.accounts(), EVERYTHING_ELSE],
         seconds=account(prepared, report, evaluations, runs),
         work=work,
+        outcomes=_with_seconds(data.outcomes, runs),
         lineage=lineage_of(experiment, prepared, report),
         notes=[*data.notes, *start_notes(runs)],
     )
+
+
+def _with_seconds(outcomes: Outcomes | None, runs: Sequence[Run]) -> Outcomes | None:
+    """The outcomes with the seconds that each run that was ended early has cost."""
+    if outcomes is None:
+        return None
+    ended = []
+    for each in outcomes.ended:
+        (own,) = (run for run in runs if (run.variant, run.seed) == (each.variant, each.seed))
+        work = None if each.work is None else dataclasses.replace(each.work, seconds=stage_seconds([own]))
+        ended.append(dataclasses.replace(each, work=work))
+    return dataclasses.replace(outcomes, ended=ended)
 
 
 def start_notes(runs: Sequence[Run]) -> list[str]:

@@ -100,6 +100,11 @@ class Display(Observer):
             share = self._count(call, "this process")
         self._reached(share)
 
+    def expect_less(self, stages: Stages) -> None:
+        """Some calls that were expected will not be made, as after an early end of a run."""
+        with self._lock:
+            self._left.expect_less(stages)
+
     def worker(self, name: str) -> WorkerView:
         """The line of a worker, by the worker's name."""
         with self._lock:

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from flows.runtime.flow_runs import in_flow_run
 from turnwise.reporting.data.report_data import ReportData
-from turnwise.reporting.finding import finding
-from turnwise.reporting.formatting import with_bounds
+from turnwise.reporting.finding import report_finding
+from turnwise.reporting.formatting import marked, with_bounds
 
 SECONDS_BETWEEN_WRITES = 5.0
 TABLE_COLUMNS = 4
@@ -87,12 +87,12 @@ def results_markdown(report: ReportData, page: Path, tracking_uri: str) -> str:
     """The finding, the table's first columns with their intervals, and where more is."""
     columns = report.columns[:TABLE_COLUMNS]
     lines: list[str] = [f"# {report.title}", ""]
-    if report.judgement is not None and (said := finding(report.judgement)):
+    if said := report_finding(report):
         lines += [said, ""]
     lines += [_row(["", *(column.heading for column in columns)]), _row(["---"] * (len(columns) + 1))]
     for row in report.rows:
         shown = [with_bounds(row.cells.get(column.key), column.digits) for column in columns]
-        lines.append(_row([row.name, *shown]))
+        lines.append(_row([marked(report, row), *shown]))
     served = tracking_uri if tracking_uri.startswith("http") else "`turnwise ui`"
     return "\n".join([*lines, "", f"Report: `{page}`. Runs in MLflow: {served}.", ""])
 

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 
 from flows import roster
 from flows.prepare import ON_TEST_TASKS
+from flows.run_state import Run
 from flows.sampling import first_turn_limit
 from tasks.observing import StageCall
+from tasks.rollout.evaluate import evaluate
 from turnwise.experiment import Experiment
 
 TEST = "evaluate on test tasks"
@@ -97,11 +99,22 @@ def _stages_of_runs(experiment: Experiment, tested: bool) -> Counter[str]:
     return stages
 
 
+def stages_not_called(run: Run) -> Counter[str]:
+    """The stages that a run was expected to call and will not, since it was ended early."""
+    if run.ended is None:
+        return Counter()
+    left = range(run.ended.iteration + 1, run.ended.planned + 1)
+    last = [stage for stage, _ in roster.made_in(run.iterations[-1]) if stage.stage is evaluate]
+    due = roster.due(run.experiment, run.ended.iteration)
+    stages = Counter(stage.stage.name for number in left for stage in roster.due(run.experiment, number))
+    return stages - Counter(stage.stage.name for stage in last if stage not in due)
+
+
 class WorkLeft:
     """Counts the calls of stages that have returned, and estimates what is left of those that were expected."""
 
     def __init__(self, expected: Stages) -> None:
-        self._expected = expected
+        self._expected = Counter(expected)
         self._returned: Counter[str] = Counter()
         self._computed: Counter[str] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -118,6 +131,10 @@ class WorkLeft:
             self._seconds[kind] += call.seconds
             began, _ = self._busy.get(process, (now - call.seconds, now))
             self._busy[process] = (began, now)
+
+    def expect_less(self, stages: Stages) -> None:
+        """Some calls that were expected will not be made."""
+        self._expected -= Counter(stages)
 
     @property
     def share(self) -> float:

@@ -20,7 +20,7 @@ class FollowedRun:
         self._own = order.experiment.variant(order.variant)
         self._run: Run | None = None
         self.outcome: Run | TrainingEnded | None = None
-        """The whole run, or why it was ended; None before, and where its worker was lost for good."""
+        """The whole run, or why it is left out; None before, and where its worker was lost for good."""
 
     @property
     def order(self) -> RunOrder:
@@ -47,8 +47,8 @@ class FollowedRun:
             case Made():
                 self._made(report)
             case Ended():
-                self.outcome = TrainingEnded(report.reason)
-                self._record.fail(self._order.name, repr(self.outcome))
+                self.outcome = TrainingEnded(report.reason, report.fault)
+                self._record.leave_out(self._order.name, self.outcome)
 
     def _began(self, report: Began) -> None:
         order = self._order
@@ -66,7 +66,7 @@ class FollowedRun:
     def _made(self, report: Made) -> None:
         run = self._begun
         run.experiment, run.models, run.iterations = report.experiment, report.models, report.iterations
-        run.test, run.test_at_horizon = report.test, report.test_at_horizon
+        run.ended, run.test, run.test_at_horizon = report.ended, report.test, report.test_at_horizon
         self._record.finish(run)
         self.outcome = run
 

@@ -83,13 +83,14 @@ def _make(order: RunOrder, reporter: Reporter, sampler: Sampler | None) -> None:
             tested=order.tested,
         )
     except TrainingEnded as error:
-        reporter.send(Ended(reason=str(error)))
+        reporter.send(Ended(reason=str(error), fault=error.fault))
         return
     reporter.send(
         Made(
             experiment=run.experiment,
             models=run.models,
             iterations=run.iterations,
+            ended=run.ended,
             test=run.test,
             test_at_horizon=run.test_at_horizon,
         )

@@ -5,8 +5,8 @@ started      a stage was called
 progressed   of the stage that is being computed, at most twice a second
 finished     a stage has returned
 iterated     an iteration has ended
-made         the run is whole
-ended        a guard or an alarm has ended it
+made         the run has been tested: after its last iteration, or where a guard or an alarm ended it
+ended        a fault has ended it
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from flows.run_state import Iteration, Models
 from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
 
@@ -80,15 +81,18 @@ class Made(_Report):
     experiment: Experiment
     models: Models
     iterations: list[Iteration]
+    ended: EarlyEnd | None
     test: Reference | None
     test_at_horizon: Reference | None
 
 
 class Ended(_Report):
-    """Why the run was ended early."""
+    """The fault that has ended the run."""
 
     kind: Literal["ended"] = "ended"
     reason: str
+    fault: str
+    """The guard that found it: `mismatch` or `not_finite`."""
 
 
 Report = Began | Started | Progressed | Finished | Iterated | Made | Ended

@@ -9,6 +9,7 @@ result.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +23,7 @@ from flows.run_state import Run
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import current_flow_run, in_flow_run
 from flows.runtime.sampler import Sampler, sampling_ahead
+from flows.runtime.work_left import stages_not_called
 from flows.workers.run_flow import in_own_flow_run
 from tasks.observing import Observer, StageCall, observing, unobserved
 from tasks.stage import NotRecorded, computes, recorded_only
@@ -30,6 +32,8 @@ from turnwise.experiment import Experiment
 
 if TYPE_CHECKING:
     from flows.workers.following import FollowedRun
+
+logger = logging.getLogger(__name__)
 
 RunName = tuple[str, int]
 """Variant and seed."""
@@ -75,15 +79,16 @@ class SharedRuns(Observer):
         elsewhere: bool = False,
         sampler: Sampler | None = None,
         tested: bool = True,
+        on_run: Callable[[Run], None] = lambda run: None,
     ) -> None:
         """`elsewhere`: the workers make every run that is not recorded, and this process none.
 
         `sampler` samples ahead for the runs that this process makes (`rollout.lag`). Without `tested` no test task is
-        played.
+        played. `on_run` is called with each run that is done.
         """
         self._experiment, self._prepared, self._record = experiment, prepared, record
         self._make_workers, self._elsewhere, self._sampler = make_workers, elsewhere, sampler
-        self._tested = tested
+        self._tested, self._on_run = tested, on_run
         self._flow_run = current_flow_run()
         """The ablation's. Runs are handed out from within that of the first run."""
         self._workers: Workers | None = None
@@ -109,16 +114,8 @@ class SharedRuns(Observer):
         if not call.cached and not self._elsewhere and self._workers is None:
             self._hand_out(self._left)
 
-    def make(self) -> list[Run]:
-        """Every variant with every seed. If a run is ended early, the other runs still go on.
-
-        Raises:
-            TrainingEnded: some run was ended, so the comparison would not be the one that was asked for.
-        """
-        return _whole(list(self.outcomes().values()))
-
     def outcomes(self) -> dict[RunName, Run | TrainingEnded]:
-        """Every variant with every seed, or why it was ended early."""
+        """Every variant with every seed, or the fault that ended it. Whatever becomes of one run, the others go on."""
         every = list(self._left)
         if self._elsewhere:
             self._hand_out([each for each in every if not self._is_recorded(each)])
@@ -186,16 +183,24 @@ class SharedRuns(Observer):
         if outcome is None:
             self._make_here(each)
         else:
-            self._made[each] = outcome
+            self._take(each, outcome)
+
+    def _take(self, each: RunName, outcome: Run | TrainingEnded) -> None:
+        self._made[each] = outcome
+        if isinstance(outcome, Run):
+            self._on_run(outcome)
+        else:
+            logger.warning("%s seed %d is left out: %s", *each, outcome)
 
     def _make_here(self, each: RunName) -> None:
         def make() -> Run:
             return run_recorded(self._experiment, self._prepared, self._record, *each, self._sampler, self._tested)
 
         try:
-            self._made[each] = in_own_flow_run(self._experiment, *each, make) if in_flow_run() else make()
+            outcome: Run | TrainingEnded = in_own_flow_run(self._experiment, *each, make) if in_flow_run() else make()
         except TrainingEnded as error:
-            self._made[each] = error
+            outcome = error
+        self._take(each, outcome)
 
 
 @contextmanager
@@ -237,6 +242,7 @@ def shared_runs(
             elsewhere=on_ray and wanted,
             sampler=sampler,
             tested=tested,
+            on_run=lambda run: display.expect_less(stages_not_called(run)),
         )
         try:
             yield shared
@@ -253,29 +259,21 @@ def run_recorded(
     sampler: Sampler | None = None,
     tested: bool = True,
 ) -> Run:
-    """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too."""
+    """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too.
+
+    Raises:
+        TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
+    """
     own = experiment.variant(variant)
     name = f"{variant} seed {seed}"
     record.open(name, variant, seed, own)
     try:
         run = run_variant(own, prepared, variant, seed, record.iteration, sampler, record.start, tested)
+    except TrainingEnded as error:
+        record.leave_out(name, error)
+        raise
     except Exception as error:
         record.fail(name, repr(error))
         raise
     record.finish(run)
     return run
-
-
-def _whole(outcomes: list[Run | TrainingEnded]) -> list[Run]:
-    """The runs, if none of them was ended. Raises TrainingEnded."""
-    runs = [each for each in outcomes if isinstance(each, Run)]
-    ended = [each for each in outcomes if isinstance(each, TrainingEnded)]
-    if len(ended) == 1 and not runs:
-        raise ended[0]
-    if ended:
-        raise TrainingEnded(
-            f"{len(ended)} of {len(ended) + len(runs)} runs were ended early, so there is nothing to compare yet; "
-            "what the others made is kept. Change what the messages say, or leave the variant or the seed out.\n"
-            + "\n".join(map(str, ended))
-        )
-    return runs

@@ -1,6 +1,8 @@
 """Verdicts on claims from the runs of ablations, by one rule for all claims.
 
-Runs of two variants with the same seed draw the same tasks, so tests are paired by seed:
+Runs of two variants with the same seed draw the same tasks, so tests are paired by seed. A run that a guard or an alarm
+has ended counts as any other, with its test and with the last value of its curve; the seed of a run that a fault has
+left out is missing from the pairs. The tests:
 
     above, below        Student's t on the paired differences (Student 1908)
     varies less than    Pitman and Morgan's test for two variances of pairs: the correlation of sum and difference
@@ -63,7 +65,7 @@ class Evidence:
     estimate: Interval | None
     """The mean difference between the variants, or between the end and the beginning of a curve; for `varies less than`
     the difference of the standard deviations, without an interval; for `falls before` the iterations between the falls.
-    None for `falls before` if both curves fall in fewer than two seeds."""
+    None for `falls before` if both curves fall in fewer than two seeds, and where faults have left fewer than two."""
     p: float
     """Two-sided p-value of this relation alone."""
     corrected: float
@@ -117,7 +119,7 @@ def decide(page: ClaimsPage, reports: Mapping[str, ReportData]) -> list[DecidedC
     """The decision for each claim. `reports` has the report data of the ablations that were run, by name.
 
     Raises ValueError for a variant or a measure that an ablation does not have, for two ablations with other seeds or
-    another test task set, and for fewer than two seeds in common.
+    another test task set, and for fewer than two seeds in common where no fault has left out the others.
     """
     decidable = [
         claim for claim in page.claims if all(name in reports for each in claim.relations for name in each.ablations)
@@ -157,16 +159,30 @@ class _Test:
     compared: tuple[float, float] | None
 
 
+NO_TEST = _Test(None, 1.0, True, None)
+"""Of a relation for which too few runs can be tested."""
+
+
 def _test(relationship: Relationship, report: ReportData, counterpart: ReportData) -> _Test:
     """`report` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`."""
+    if _is_left_out(report, relationship.variant) or _is_left_out(counterpart, relationship.than):
+        return NO_TEST
     if relationship.than is None:
         if relationship.later is not None:
             return _order(report, relationship.variant, relationship.measure, relationship.later)
         first, last = _ends(report, relationship.variant, relationship.measure)
         return _means(np.array(last), np.array(first), relationship.upwards)
     _require_the_same_tasks(relationship, report, counterpart)
-    own = np.array(_finals(report, relationship.variant, relationship.measure))
-    other = np.array(_finals(counterpart, relationship.than, relationship.measure))
+    own_finals = _finals(report, relationship.variant, relationship.measure)
+    other_finals = _finals(counterpart, relationship.than, relationship.measure)
+    if _has_faults(report) or _has_faults(counterpart):
+        by_seed = _by_seed(report, relationship.variant, own_finals)
+        counterparts = _by_seed(counterpart, relationship.than, other_finals)
+        shared = [seed for seed in by_seed if seed in counterparts]
+        if len(shared) < 2:
+            return NO_TEST
+        own_finals, other_finals = [by_seed[seed] for seed in shared], [counterparts[seed] for seed in shared]
+    own, other = np.array(own_finals), np.array(other_finals)
     if len(own) != len(other) or len(own) < 2:
         raise ValueError(
             f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}"
@@ -179,11 +195,17 @@ def _test(relationship: Relationship, report: ReportData, counterpart: ReportDat
 def _require_the_same_tasks(relationship: Relationship, report: ReportData, counterpart: ReportData) -> None:
     """Raise ValueError if two ablations cannot be paired by seed: other seeds, or another test task set."""
     for what, own, other in (
-        ("seeds", *({curve.seed for curve in each.curves} for each in (report, counterpart))),
+        ("seeds", *(_given_seeds(each) for each in (report, counterpart))),
         ("test task set", *(dict(each.lineage).get("test task set") for each in (report, counterpart))),
     ):
         if own != other:
             raise ValueError(f"{relationship.sentence}: the {what} must be the same in both; found {own} and {other}")
+
+
+def _given_seeds(report: ReportData) -> set[int]:
+    """The seeds that an ablation was given, also those of runs that a fault has left out."""
+    left_out = [] if report.outcomes is None else report.outcomes.left_out
+    return {curve.seed for curve in report.curves} | {run.seed for run in left_out}
 
 
 def _means(own: np.ndarray, other: np.ndarray, upwards: bool) -> _Test:
@@ -232,7 +254,7 @@ def _order(report: ReportData, variant: str, earlier: str, later: str) -> _Test:
     falls = zip(_falls(report, variant, earlier), _falls(report, variant, later), strict=True)
     both = [(first, second) for first, second in falls if first is not None and second is not None]
     if len(both) < 2:
-        return _Test(None, 1.0, True, None)
+        return NO_TEST
     first, second = np.array(both, float).T
     return _means(second, first, upwards=True)
 
@@ -243,6 +265,23 @@ def _falls(report: ReportData, variant: str, measure: str) -> list[int | None]:
         next((iteration for iteration, value in points if value < FALLEN * points[0][1]), None)
         for points in _curves(report, variant, measure)
     ]
+
+
+def _has_faults(report: ReportData) -> bool:
+    """Whether a fault has left out a run of an ablation."""
+    return report.outcomes is not None and bool(report.outcomes.left_out)
+
+
+def _is_left_out(report: ReportData, variant: str | None) -> bool:
+    """Whether a fault has left out every run of a variant."""
+    left_out = [] if report.outcomes is None else [run for run in report.outcomes.left_out if run.variant == variant]
+    return bool(left_out) and not any(curve.variant == variant for curve in report.curves)
+
+
+def _by_seed(report: ReportData, variant: str, values: Sequence[float]) -> dict[int, float]:
+    """The values of a variant's runs by seed, which its curves name in the same order."""
+    seeds = dict.fromkeys(curve.seed for curve in report.curves if curve.variant == variant)
+    return dict(zip(seeds, values, strict=True))
 
 
 def _finals(report: ReportData, variant: str, measure: str) -> Sequence[float]:
@@ -262,7 +301,7 @@ def _ends(report: ReportData, variant: str, measure: str) -> tuple[list[float], 
 
 
 def _curves(report: ReportData, variant: str, measure: str) -> list[list[tuple[int, float]]]:
-    """The points of a curve, one list per seed."""
+    """The points of a curve, one list per seed; where a run was ended, up to there."""
     points = [curve.points for curve in report.curves if (curve.metric, curve.variant) == (measure, variant)]
     if not points:
         known = sorted({*(column.heading for column in report.columns), *(curve.metric for curve in report.curves)})

@@ -21,8 +21,8 @@ from lab.science.claims_power import open_relations, planned_seeds
 from lab.science.tuning import chosen_rates, tried_rates
 from turnwise.reporting.data.report_data import SHARE, Curve, ReportData
 from turnwise.reporting.figures.drawing import Figure, styles, wrapped
-from turnwise.reporting.figures.learning_curves import draw_variant
-from turnwise.reporting.formatting import UNDEFINED, duration, number, of_processes, with_bounds
+from turnwise.reporting.figures.learning_curves import draw_variant, ended_handle, ended_seeds
+from turnwise.reporting.formatting import UNDEFINED, duration, marked, number, of_processes, with_bounds
 from turnwise.reporting.markdown import render
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.world import SPLITS
@@ -75,7 +75,7 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> d
         "rates": _rates(report) if claims.ablations[ablation].tunes is not None else None,
         "results": _results(report),
         "budgets": _budgets(record.budgets) if record.budgets else None,
-        "notes": report.notes,
+        "notes": [*([] if report.outcomes is None else report.outcomes.sentences()), *report.notes],
         "digest": record.digest,
         "commit": lineage["commit"][:COMMIT_DIGITS],
         "uncommitted": lineage["uncommitted"] != "none",
@@ -104,7 +104,7 @@ def _rates(report: ReportData) -> Table:
 
 def _results(report: ReportData) -> Table:
     rows = [
-        [row.name, *(with_bounds(row.cells.get(column.key), column.digits) for column in report.columns)]
+        [marked(report, row), *(with_bounds(row.cells.get(column.key), column.digits) for column in report.columns)]
         for rows in report.row_groups()
         for row in rows
     ]
@@ -136,7 +136,7 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
     """A figure of several metrics of one ablation: mean over seeds, with a band from lowest to highest."""
     displayed = _shown(metrics, report)
     curves = {metric: [curve for curve in report.curves if curve.metric == metric] for metric in displayed}
-    look = styles(report)
+    look, ended = styles(report), ended_seeds(report)
 
     def draw(legend: bool) -> Drawing:
         rows = -(-len(displayed) // COLUMNS_OF_CURVES)
@@ -146,7 +146,8 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
             axes = drawing.add_subplot(rows, min(len(displayed), COLUMNS_OF_CURVES), place)
             axes.set_axisbelow(True)
             for variant in dict.fromkeys(curve.variant for curve in curves[metric]):
-                draw_variant(axes, [curve for curve in curves[metric] if curve.variant == variant], look[variant])
+                of_variant = [curve for curve in curves[metric] if curve.variant == variant]
+                draw_variant(axes, of_variant, look[variant], ended.get(variant, ()))
             axes.set_title(wrapped(_title(curves[metric][0])))
             axes.set_xlabel("iteration")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -156,6 +157,7 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
             Line2D([], [], color=style.colour, dashes=style.dashes, marker=style.marker, markersize=4, label=variant)
             for variant, style in look.items()
         ]
+        handles += [ended_handle()] if ended else []
         drawing.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
         return drawing
 

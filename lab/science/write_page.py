@@ -17,10 +17,12 @@ from flows.ablation import comparison
 from flows.recording.record import project_tracking_uri
 from flows.roster import spending
 from flows.runtime.server_settings import keep_finished_runs
+from flows.workers.left_out import require_none
 from lab.science.claim_verdicts import decide
 from lab.science.claims import ClaimsPage, PlannedAblation, known_claims
 from lab.science.science_page import Record, figures, page
 from lab.science.tuning import MEASURE
+from turnwise.data.outcomes import LeftOut
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.reporting.data.report_data import ReportData
@@ -38,15 +40,19 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
 
     `processes` processes share the runs of an ablation.
 
-    Raises ConfigurationError for an unknown page or ablation.
+    Raises:
+        ConfigurationError: an unknown page or ablation.
+        TrainingEnded: a fault has left out runs of an ablation; the page, which says so, is written.
     """
     claims = known_claims(name)
+    left_out: list[LeftOut] = []
     folder = project_root() / PAGES
     for ablation in _selected(name, claims, run):
         experiment = experiment_of(claims.ablations[ablation])
         keep_finished_runs(experiment.storage.keep_finished_days)
         use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
         result = comparison.found_or_run(experiment, processes)
+        left_out += result.left_out
         budgets = at_equal_budgets(grouped(find_runs(project_tracking_uri(), ablation)), spending())
         record = Record(result.digest, _without_samples(result.report, claims), tuple(budgets))
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
@@ -55,6 +61,7 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
     for decision in decide(claims, {ablation: record.report for ablation, record in records(claims, folder).items()}):
         console.print(f"{decision.verdict:<26}{decision.claim.claim}", highlight=False)
     console.print(f"page  {folder / name}.md", highlight=False, soft_wrap=True)
+    require_none(left_out)
 
 
 def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:

@@ -14,7 +14,8 @@ from turnwise.config.schema import Section
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
-from turnwise.reporting.data.report_data import SHARE, AlarmRaised, Curve, Endings, VariantWork
+from turnwise.reporting.data.outcomes import VariantWork
+from turnwise.reporting.data.report_data import SHARE, AlarmRaised, Curve, Endings
 from turnwise.store import Reference, default_store
 
 NATS = "nats per token"
@@ -41,6 +42,11 @@ class RunHistory:
     """Per iteration its artifacts, by name (`rollout`, `credit`, `policy`, `health`, ...)."""
     evaluations: Sequence[Reference]
     """On the validation task set, from the warm start on, then on the test task set."""
+
+    @property
+    def name(self) -> str:
+        """The name of the run wherever it is shown."""
+        return f"{self.variant} seed {self.seed}"
 
     def series(self, artifact: str, metric: str) -> list[tuple[int, float]]:
         """(iteration, value) of a metric of an artifact, for the iterations that have it; iterations count from 1."""
@@ -136,19 +142,20 @@ def alarms(runs: Sequence[RunHistory]) -> list[AlarmRaised]:
 def work(runs: Sequence[RunHistory]) -> list[VariantWork]:
     """The work of each variant's runs, in episodes, turns and tokens."""
     return [
-        _work(variant, [run for run in runs if run.variant == variant])
+        work_of(variant, [run for run in runs if run.variant == variant])
         for variant in dict.fromkeys(run.variant for run in runs)
     ]
 
 
-def _work(variant: str, runs: Sequence[RunHistory]) -> VariantWork:
+def work_of(name: str, runs: Sequence[RunHistory]) -> VariantWork:
+    """The work of these runs together, under the name of their variant or a name of their own."""
     played = [_count(default_store().folder(made["rollout"])) for run in runs for made in run.iterations]
     folders = [default_store().folder(made) for run in runs for made in run.evaluations]
     evaluated = [_count(folder / mode) for folder in folders for mode in (GREEDY, SAMPLED)]
     trained = [value for run in runs for _, value in run.series("policy", "tokens")]
     episodes, turns, replies, observations = (sum(column) for column in zip(*played, strict=True))
     return VariantWork(
-        variant=variant,
+        variant=name,
         runs=len(runs),
         episodes=episodes,
         turns=turns,

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pydantic import Field
+
 from tasks.credit.credit import read_credit
 from tasks.playing import the_world, world_code
 from tasks.report import history
 from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
+from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.token_texts import Spelling
@@ -25,7 +28,9 @@ from turnwise.reporting.data.cells import (
     greedy_column,
     table_columns,
     task_means,
+    whole_curve,
 )
+from turnwise.reporting.data.outcomes import Outcomes, collected, ended_run
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points
 from turnwise.store import Reference, default_store
@@ -35,11 +40,13 @@ DATA_FILE = "report.json"
 VALIDATION = "Learning, on the validation task set"
 
 
-class RunName(Section):
-    """The variant and seed of a run. The report's inputs list its references at the same index."""
+class ReportedRun(Section):
+    """A run of the report, whose inputs list its references at the same index."""
 
     variant: str
     seed: int
+    ended: EarlyEnd | None = None
+    """How a guard or an alarm ended it; None where it made all its iterations."""
 
 
 class ReportParameters(Section):
@@ -48,7 +55,9 @@ class ReportParameters(Section):
     title: str
     world: WorldSection
     rewards: dict[str, RewardSection]
-    runs: list[RunName]
+    runs: list[ReportedRun]
+    left_out: list[LeftOut] = Field(default_factory=list)
+    """The runs that a fault has left out."""
     seed: int
     """Seed of the bootstrap."""
     success_threshold: float
@@ -106,6 +115,7 @@ def report(
         endings=history.endings(runs),
         alarms=history.alarms(runs),
         work=history.work(runs),
+        outcomes=_outcomes(parameters, runs),
         notes=[*_notes(world), *lost_note(_lost_shares(parameters, baselines, warm_start, tests))],
         judgement=judged(world.primary_column, _of_variants(parameters, world, starts, evaluations)),
         greedy=judged(greedy_column(world), {}),
@@ -138,13 +148,19 @@ def _rows(
     tests: Sequence[Reference],
 ) -> list[report_data.Row]:
     columns = table_columns(world, parameters.attempts)
-    by_variant: dict[str, list[Reference]] = {}
-    for run, test in zip(parameters.runs, tests, strict=True):
-        by_variant.setdefault(run.variant, []).append(test)
-    rows = [
-        report_data.Row(variant, "variant", {c.heading: _over_seeds(of_seeds, world, c) for c in columns})
-        for variant, of_seeds in by_variant.items()
-    ]
+    tested = list(zip(parameters.runs, tests, strict=True))
+
+    def row(name: str, kind: report_data.RowKind, of_seeds: Sequence[Reference]) -> report_data.Row:
+        return report_data.Row(name, kind, {c.heading: _over_seeds(of_seeds, world, c) for c in columns})
+
+    rows = []
+    counted, left_out = ([each.variant for each in runs] for runs in (parameters.runs, parameters.left_out))
+    for variant in dict.fromkeys([*counted, *left_out]):
+        own = [(run, test) for run, test in tested if run.variant == variant]
+        rows.append(row(variant, "variant", [test for _, test in own]))
+        went_on = [test for run, test in own if run.ended is None]
+        if 0 < len(went_on) < len(own):
+            rows.append(row(f"{variant}, runs that went on", "went on", went_on))
     others = {WARM_START: warm_start, **baselines}
     for name, evaluation in others.items():
         kind: report_data.RowKind = "warm start" if name == WARM_START else "baseline"
@@ -168,7 +184,7 @@ def _over_seeds(evaluations: Sequence[Reference], world: World, column: Column) 
 
 def _curves(
     world: World,
-    run: RunName,
+    run: ReportedRun,
     start: Reference,
     evaluations: Sequence[Reference | None],
 ) -> list[report_data.Curve]:
@@ -191,12 +207,25 @@ def _of_variants(
     starts: Sequence[Reference],
     evaluations: Sequence[Sequence[Reference | None]],
 ) -> dict[str, list[Points]]:
-    """The learning curves of each variant's runs: the primary metric on the validation task set, sampled."""
+    """The learning curves of each variant's runs: the primary metric on the validation task set, sampled.
+
+    A run that was ended keeps its last value to the end of the training that was planned.
+    """
     curves: dict[str, list[Points]] = {}
     for index, run in enumerate(parameters.runs):
-        points = curve(starts[index], evaluations[index], world, world.primary_column)
-        curves.setdefault(run.variant, []).append([(at, value) for at, value in points])
+        points: Points = curve(starts[index], evaluations[index], world, world.primary_column)
+        curves.setdefault(run.variant, []).append(whole_curve(points, run.ended))
     return curves
+
+
+def _outcomes(parameters: ReportParameters, runs: Sequence[history.RunHistory]) -> Outcomes | None:
+    """The runs that were ended early or left out; None where every run made all its iterations."""
+    ended = [
+        ended_run(name.variant, name.seed, name.ended, history.work_of(run.name, [run]))
+        for name, run in zip(parameters.runs, runs, strict=True)
+        if name.ended is not None
+    ]
+    return collected([run.variant for run in runs], ended, parameters.left_out)
 
 
 def _judgement(

@@ -84,12 +84,12 @@ def test_no_test_task_and_no_seed_of_the_comparison_takes_part_and_a_repeat_cost
     assert Counter(kind_of(call.stage, call.label) for call in again.made) == stages_of_sweep(swept)
 
 
-@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("fault", [False, True])
 def test_two_processes_share_the_runs_with_the_results_of_one_and_play_no_test_task(
-    results: Path, monkeypatch: pytest.MonkeyPatch, ended: bool
+    results: Path, monkeypatch: pytest.MonkeyPatch, fault: bool
 ) -> None:
-    limit = "optimization.maximum_mismatch" if ended else "optimization.clip_high"
-    tried = candidates({limit: [0.2, 1e-12 if ended else 0.3]})
+    limit = "optimization.maximum_mismatch" if fault else "optimization.clip_high"
+    tried = candidates({limit: [0.2, 1e-12 if fault else 0.3]})
     swept = sweep_experiment(tiny("optimization.iterations=1"), tried, seeds=1)
     reports: list[Report] = []
     hear = FollowedRun.heard
@@ -101,9 +101,9 @@ def test_two_processes_share_the_runs_with_the_results_of_one_and_play_no_test_t
     monkeypatch.setattr(FollowedRun, "heard", listen)
     monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
     shared = of_flows.sweep(swept, tried, processes=2, quiet=True)
-    assert isinstance(reports[-1], Ended if ended else Made), "the worker has made the second candidate"
+    assert isinstance(reports[-1], Ended if fault else Made), "the worker has made the second candidate"
     assert {found["split"] for found in evaluated(default_store())} == {"validation"}
-    assert list(shared.report.ended) == ([tried[1].name] if ended else [])
+    assert [(each.variant, each.by) for each in shared.left_out] == ([(tried[1].name, "mismatch")] if fault else [])
     alone = of_flows.sweep(swept, tried, quiet=True)
     assert (alone.digest, alone.computed) == (shared.digest, 0)
     assert alone.report.to_json() == shared.report.to_json()

@@ -24,10 +24,12 @@ from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord
 from flows.run import run_variant
 from flows.run_state import Iteration, Run
+from flows.runtime.work_left import stages_not_called
 from flows.workers.sharing import SharedRuns
 from lab.calibrate import show_calibration
 from tasks.health.health import read_health
 from tasks.update.update import UpdateParameters
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
@@ -164,11 +166,9 @@ def test_a_run_that_was_interrupted_at_an_alarm_goes_on_as_one_that_was_not(
 ) -> None:
     chosen = experiment(**{**AWAY_FROM_THE_START, "optimization.iterations": 3, "alarms.response": response})
 
-    def outcome() -> str | list[Reference | None]:
-        try:
-            return everything(run_variant(chosen, fresh, "base", 1))
-        except TrainingEnded as ended:
-            return str(ended)
+    def outcome() -> tuple[EarlyEnd | None, list[Reference | None]]:
+        run = run_variant(chosen, fresh, "base", 1)
+        return run.ended, everything(run)
 
     with pytest.raises(Interrupted):
         run_variant(chosen, fresh, "base", 1, interrupted)
@@ -178,20 +178,22 @@ def test_a_run_that_was_interrupted_at_an_alarm_goes_on_as_one_that_was_not(
     assert resumed == outcome()
     made = sorted(path.parent.name for path in (tmp_path / "home" / "store" / "health").glob("*/manifest.json"))
     assert len(made) == (3 if response == "log" else 2)
-    assert isinstance(resumed, str) == (response == "stop")
+    assert (resumed[0] is not None) == (response == "stop")
 
 
 def test_after_the_last_return_an_alarm_stops_the_run(returned: Run, fresh: Prepared) -> None:
     settings = {**AWAY_FROM_THE_START, "alarms.maximum_returns": 1}
-    with pytest.raises(TrainingEnded, match=r"base seed 1 was stopped at iteration 4 after 1 returns: kl_warm_start"):
-        run_variant(experiment(**settings), fresh, "base", 1)
+    run = run_variant(experiment(**settings), fresh, "base", 1)
+    assert run.ended is not None and run.ended.reason == "the alarm on kl_warm_start"
+    assert "base seed 1 was stopped at iteration 4 after 1 returns: kl_warm_start" in run.ended.message
+    assert run.policy == run.iterations[3].policy
 
 
 def test_an_alarm_that_stops_names_the_healthy_policy(fresh: Prepared) -> None:
     settings = {"alarms.response": "stop", "alarms.rules": {**NO_RULES, "reply_tokens": {"above": 1}}}
-    with pytest.raises(TrainingEnded, match="reply_tokens must be at most 1, and is") as caught:
-        run_variant(experiment(**settings), fresh, "base", 1)
-    assert str(fresh.warm_start) in str(caught.value)
+    ended = run_variant(experiment(**settings), fresh, "base", 1).ended
+    assert ended is not None and "reply_tokens must be at most 1, and is" in ended.message
+    assert str(fresh.warm_start) in ended.message
 
 
 ALIKE = {
@@ -214,11 +216,35 @@ ALIKE = {
             {**ALIKE, "guards.no_signal": 2, "guards.zero_variance_groups": None},
             "in the last 2 iterations",
         ),
+    ],
+)
+def test_a_guard_ends_the_run_with_advice_and_tests_the_policy_that_it_ended_with(
+    name: str, settings: dict[str, Any], seen: str, fresh: Prepared
+) -> None:
+    chosen = experiment(**settings, **{"optimization.iterations": 4})
+    run = run_variant(chosen, fresh, "base", 1)
+    assert run.ended is not None
+    assert (run.ended.when, run.ended.cause, run.ended.by) == ("iteration 2 of 4", "guard", (name,))
+    assert re.search(f"ended by the guard {name}: .*{seen}", run.ended.message)
+    require_good(run.ended.message, fresh.warm_start)
+    last, test = run.iterations[-1], run.test
+    assert len(run.iterations) == 2 and last.evaluation is not None and test is not None
+    for evaluation in (last.evaluation, test):
+        evaluated = [record["inputs"]["policy"] for record in default_store().lineage(evaluation).values()]
+        assert str(last.policy) in evaluated
+    default_store().verify(last.policy)
+    # Two iterations are left; the evaluation that was due after the last was made where the run ended.
+    assert stages_not_called(run) == dict.fromkeys(("rollout", "probe", "credit", "update", "health"), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "seen"),
+    [
         ("mismatch", {"optimization.maximum_mismatch": 1e-12}, "iteration 1 the learner must give"),
         ("not_finite", {}, "iteration 1 the "),
     ],
 )
-def test_each_guard_ends_the_run_with_advice_and_the_last_good_policy_intact(
+def test_a_fault_leaves_the_run_out_with_advice_and_the_last_good_policy_intact(
     name: str, settings: dict[str, Any], seen: str, fresh: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = experiment(**settings)
@@ -233,15 +259,16 @@ def test_each_guard_ends_the_run_with_advice_and_the_last_good_policy_intact(
         monkeypatch.setattr(UpdateParameters, "of", overflowing)
     with pytest.raises(TrainingEnded, match=f"ended by the guard {name}: .*{seen}") as caught:
         run_variant(chosen, fresh, "base", 1)
+    assert caught.value.fault == name
     require_good(str(caught.value), fresh.warm_start)
 
 
-def test_a_run_that_is_ended_does_not_keep_the_others_of_an_ablation_from_theirs(fresh: Prepared) -> None:
+def test_a_fault_of_one_run_does_not_keep_the_others_of_an_ablation_from_theirs(fresh: Prepared) -> None:
     variants = {"ended": {"optimization": {"maximum_mismatch": 1e-12}}, "base": {}}
     chosen = experiment(**{"variants": variants, "ablation.variants": list(variants), "optimization.iterations": 1})
-    message = r"1 of 2 runs were ended early(.|\n)*in the update of ended seed 1"
-    with pytest.raises(TrainingEnded, match=message):
-        SharedRuns(chosen, fresh, AblationRecord(chosen, fresh), None).make()
+    outcomes = SharedRuns(chosen, fresh, AblationRecord(chosen, fresh), None).outcomes()
+    assert [type(each) for each in outcomes.values()] == [TrainingEnded, Run]
+    assert "in the update of ended seed 1" in str(outcomes["ended", 1])
     states = {run.data.tags["mlflow.runName"]: run.info.status for run in recorded()}
     assert (states["ended seed 1"], states["base seed 1"]) == ("FAILED", "FINISHED")
 
@@ -261,9 +288,9 @@ def test_replies_that_never_end_are_guarded_against(
     settings = {"agent.maximum_reply_tokens": 2, "warm_start.enabled": False, "guards.truncated_replies": 1}
     chosen = experiment(**settings)
     unprepared = prepare_policy(chosen, prepare_materials(chosen))
-    with pytest.raises(TrainingEnded, match="ended by the guard truncated_replies") as caught:
-        run_variant(chosen, unprepared, "base", 1)
-    require_good(str(caught.value), unprepared.warm_start)
+    ended = run_variant(chosen, unprepared, "base", 1).ended
+    assert ended is not None and ended.by == ("truncated_replies",)
+    require_good(ended.message, unprepared.warm_start)
 
 
 def require_good(message: str, expected: Reference) -> None:

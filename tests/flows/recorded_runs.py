@@ -12,6 +12,7 @@ from tasks.playing import play_with_script, save_played, tasks_of
 from tasks.prepare.materials import TaskSetParameters, task_set
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.evaluations import SAMPLED
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment, load
 from turnwise.policy.token_texts import TOKENIZER_FILE
 from turnwise.seeding import generator
@@ -21,6 +22,8 @@ from turnwise.tracking import Recorder
 from turnwise.tracking.finding import ARTIFACTS_FILE, BASELINES_FILE, BaselinesArtifacts, RunArtifacts
 from turnwise.world import SPLITS, Split
 
+NONE_ENDED: Mapping[str, EarlyEnd] = {}
+NONE_LEFT_OUT: Mapping[str, str] = {}
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
 
@@ -41,8 +44,13 @@ def record(
     experiment: Experiment,
     version: str = "1",
     final_test: bool = True,
+    ended: Mapping[str, EarlyEnd] = NONE_ENDED,
+    left_out: Mapping[str, str] = NONE_LEFT_OUT,
 ) -> None:
-    """Record an ablation whose variants play as the oracle with such a probability, and at random otherwise."""
+    """Record an ablation whose variants play as the oracle with such a probability, and at random otherwise.
+
+    `ended` and `left_out` name runs that a guard or an alarm has ended, and a fault has left out.
+    """
     recorder = Recorder(tracking_uri(), "turnwise", home() / "mlflow")
     parent = recorder.parent(ablation, ablation, {})
     counts = (8, 6, experiment.data.test_tasks)
@@ -78,12 +86,16 @@ def record(
                 start=played(experiment, task_sets, "validation", 0.3, f"{own} start"),
                 iterations=[
                     {"critic": warm_start, **iteration(experiment, task_sets, skill * number / 2, own, number)}
-                    for number in (1, 2)
+                    for number in range(1, 3 if name not in ended else ended[name].iteration + 1)
                 ],
-                test=played(experiment, task_sets, "test", skill, own) if final_test else None,
+                ended=ended.get(name),
+                test=played(experiment, task_sets, "test", skill, own) if final_test and name not in left_out else None,
             )
             child.log_text(made.model_dump_json(), ARTIFACTS_FILE)
-            child.finish("result")
+            if name in left_out:
+                child.leave_out(left_out[name], "another engine")
+            else:
+                child.finish("result")
     parent.finish("result")
 
 

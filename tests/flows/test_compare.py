@@ -11,11 +11,15 @@ from recorded_runs import record, tiny, tracking_uri
 
 from flows.commands import cli
 from flows.roster import spending
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError, DiskFull
-from turnwise.reporting.data.run_groups import _seconds, at_equal_budgets, grouped, how_tested, judged
+from turnwise.reporting.data.cells import cell
+from turnwise.reporting.data.run_groups import _seconds, at_equal_budgets, grouped, how_tested, judged, outcomes_of
+from turnwise.reporting.terminal.verdicts import standings
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
+from turnwise.world import make_world
 
 SEEDS = (1, 2, 3)
 
@@ -29,6 +33,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         record("first", {"good": 0.95, "poor": 0.2}, SEEDS, tiny("data.test_tasks=20"))
         record("second", {"good": 0.95}, (5, 6), tiny("data.test_tasks=20"))
         record("third", {"other": 0.9}, SEEDS, tiny("data.test_tasks=12", "evaluation.temperature=0.5"), version="2")
+        record(
+            "collapsing",
+            {"good": 0.95, "poor": 0.2},
+            SEEDS,
+            tiny("data.test_tasks=20"),
+            ended={"poor seed 2": EarlyEnd(iteration=1, planned=2, cause="guard", by=("no_signal",), message="")},
+            left_out={"good seed 3": "mismatch"},
+        )
         record("unfinished", {"good": 0.9}, (1,), tiny("data.test_tasks=20"), final_test=False)
         yield folder
 
@@ -89,6 +101,43 @@ def test_variants_are_compared_at_the_same_iterations_tokens_and_seconds(home: P
     assert {name: each.spent for name, each in budgets.items()} == {"iterations": 2, "tokens": 200, "seconds": 4}
     assert budgets["tokens"].shown["good"].value > budgets["tokens"].shown["poor"].value
     assert budgets["tokens"].shown == budgets["iterations"].shown
+
+
+def test_a_run_that_was_ended_counts_and_one_that_a_fault_left_out_does_not(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, poor = groups("collapsing")
+    assert (list(good.runs), list(good.left_out), list(poor.runs)) == ([1, 2], [3], [1, 2, 3])
+    judgement = judged([good, poor], 0.8, spending())
+    assert [standing.mean.count for standing in judgement.standings] == [2, 3]
+    # Tested alike, so that the means are those of the ablation in which no run was ended.
+    whole = judged(groups("first"), 0.8, spending())
+    assert len(whole.standings[1].mean.sample) == len(judgement.standings[1].mean.sample)
+    outcomes = outcomes_of([good, poor])
+    assert outcomes is not None
+    assert outcomes.sentences() == [
+        "1 of 3 runs of good was left out, by a fault (mismatch).",
+        "1 of 3 runs of poor was ended by no_signal.",
+    ]
+    assert outcomes_of(groups("first")) is None
+    command("collapsing")
+    assert outcomes.sentences()[1] in " ".join(capsys.readouterr().out.split())
+    names = [row[0] for row in standings(judgement, {}, outcomes).rows]
+    assert names == ["good\n2 seeds\n1 of 3 left out", "poor\n3 seeds\n1 of 3 ended"]
+
+
+def test_what_an_ended_run_has_spent_does_not_limit_the_budget_of_the_others(home: Path) -> None:
+    budgets = {each.budget: each for each in at_equal_budgets(groups("collapsing"), spending())}
+    assert {name: each.spent for name, each in budgets.items()} == {"iterations": 2, "tokens": 200, "seconds": 4}
+    (ended,) = (run for run in find_runs(tracking_uri(), "collapsing/poor seed 2"))
+    world = make_world("frozen_lake", ended.artifacts.experiment["world"]["parameters"])
+    last = cell(ended.artifacts.iterations[0]["evaluation"], world, world.primary_column)
+    assert budgets["iterations"].shown["poor"].sample[1] == last
+
+
+def test_a_fault_of_every_run_leaves_nothing_to_compare(home: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a fault has left out all of good"):
+        grouped(find_runs(tracking_uri(), "collapsing/good seed 3"))
 
 
 def test_a_rollout_of_several_rounds_took_as_long_as_all_of_them(home: Path) -> None:

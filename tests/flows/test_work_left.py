@@ -148,3 +148,13 @@ def test_a_warm_start_is_expected_where_there_is_one_and_a_sweep_has_no_test() -
     assert expected_work(swept) < expected_work(stages_of_ablation(without))
     assert kind_of("evaluate", "mt-grpo seed 1 on the test task set, 4 turns") == TEST
     assert kind_of("evaluate", "mt-grpo seed 1 iteration 5") == "evaluate"
+
+
+def test_what_an_ended_run_does_not_call_is_no_work_that_is_left() -> None:
+    left = WorkLeft({"rollout": 4, "update": 4})
+    reference = Reference(kind="none", digest="0" * 32)
+    for kind in ("rollout", "update"):
+        left.count(StageCall(kind, "", reference, False, 1.0), "this process", 2.0)
+    assert left.share < 1.0 and left.seconds(1)
+    left.expect_less({"rollout": 3, "update": 3})
+    assert (left.share, left.seconds(1)) == (1.0, 0.0)

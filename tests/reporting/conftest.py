@@ -5,6 +5,7 @@ import math
 import pytest
 
 from turnwise.data.trajectory import Ending, Trajectory, Turn
+from turnwise.reporting.data.outcomes import VariantWork
 from turnwise.reporting.data.report_data import (
     AlarmRaised,
     Curve,
@@ -13,7 +14,6 @@ from turnwise.reporting.data.report_data import (
     ReportData,
     Row,
     Sample,
-    VariantWork,
 )
 from turnwise.seeding import generator
 from turnwise.statistics import ReferencePoints, Results, bootstrap_over_tasks, judge, student_over_seeds, wilson

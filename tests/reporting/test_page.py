@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.reporting.data.report_data import AlarmRaised, Endings, ReportData, Row, VariantWork
+from turnwise.reporting.data.outcomes import VariantWork
+from turnwise.reporting.data.report_data import AlarmRaised, Endings, ReportData, Row
 from turnwise.reporting.figures.learning_curves import curves_that_matter, other_curves_by_topic
 from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import verdict

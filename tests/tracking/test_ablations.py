@@ -8,10 +8,12 @@ from pathlib import Path
 
 from tracking_samples import TASK_SET
 
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.store import Reference
 from turnwise.tracking import Recorder
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation, differing_first
 from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, newest_view, read_text
+from turnwise.tracking.runs import TrackedRun
 
 PLAIN = {"credit": {"estimator": "grpo", "options": {}}, "prompts": 8}
 TURNS = {"credit": {"estimator": "mt-grpo", "options": {"rule": "paper"}}, "prompts": 8}
@@ -57,6 +59,38 @@ def test_an_ablation_that_is_recorded_again_adds_no_run(open_recorder: Callable[
     assert found.data.metrics == {"table/turns/sampled": 0.5, "table/turns/sampled_low": 0.4}
     place = f"runs?viewStateShareKey=turnwise-{again.parent.id[:12]}&compareRunsMode=CHART"
     assert newest_view(uri) == ("credit rules", f"#/experiments/{found.info.experiment_id}/{place}")
+
+
+def test_a_run_that_was_ended_is_finished_and_tagged_and_a_fault_fails_the_run_and_its_ablation(
+    open_recorder: Callable[[], Recorder], tmp_path: Path
+) -> None:
+    tracked = TrackedAblation(open_recorder(), ABOUT)
+    ended, faulty = (tracked.open(f"{name} seed 1", name, 1, own) for name, own in (("turns", TURNS), ("plain", PLAIN)))
+    ended.mark_ended(EarlyEnd(iteration=3, planned=9, cause="alarm", by=("entropy",), message="..."))
+    ended.finish("policy")
+    faulty.leave_out("mismatch", "another engine")
+    report = tmp_path / "report.html"
+    report.write_text("<p>report</p>")
+    sentence = "1 of 1 run of turns was ended by the alarm on entropy."
+    tracked.close(report, "digest", outcomes=[sentence], fault="mismatch")
+
+    def recorded(run: TrackedRun) -> tuple[str, dict[str, str]]:
+        found = open_recorder()._client.run(run.id)
+        return found.info.status, {name: tag for name, tag in found.data.tags.items() if name.startswith("turnwise.")}
+
+    status, tags = recorded(ended)
+    assert status == "FINISHED" and tags["turnwise.ended"] == "after iteration 3 of 9, by the alarm on entropy"
+    assert (tags["turnwise.ended.iteration"], tags["turnwise.ended.by"]) == ("3", "the alarm on entropy")
+    status, tags = recorded(faulty)
+    assert (status, tags["turnwise.left_out"], tags["turnwise.failure"]) == ("FAILED", "mismatch", "another engine")
+    status, tags = recorded(tracked.parent)
+    assert status == "FAILED" and tags["turnwise.outcomes"] == sentence
+    again = TrackedAblation(open_recorder(), ABOUT)
+    mended = again.open("plain seed 1", "plain", 1, PLAIN)
+    assert mended.id == faulty.id and not mended.finished
+    for run in (mended, again.parent):
+        status, tags = recorded(run)
+        assert status == "RUNNING" and {"turnwise.left_out", "turnwise.outcomes"}.isdisjoint(tags)
 
 
 def test_parent_and_children_hold_the_diff_and_the_parent_what_they_are_compared_with(

@@ -55,8 +55,8 @@ class Alarms(Section):
     """Rules over monitors, and what is done when one is broken: see `turnwise.health.alarms`."""
 
     response: Literal["log", "stop", "return"]
-    """`log`: it is recorded. `stop`: the run ends with a message. `return`: it goes on from the last healthy policy
-    with a changed setting."""
+    """`log`: it is recorded. `stop`: the run ends, and counts as it is. `return`: it goes on from the last healthy
+    policy with a changed setting."""
     rules: dict[str, AlarmRule | None]
     """By monitor. null: that monitor has no rule."""
     learning_rate_factor: Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
@@ -68,7 +68,10 @@ class Alarms(Section):
 
 
 class Guards(Section):
-    """Iterations in a row after which a run that cannot learn is ended: see `turnwise.health.guards`. null: never."""
+    """Iterations in a row after which a run that cannot learn is ended: see `turnwise.health.guards`. null: never.
+
+    A run that is ended counts, with the policy that it ended with.
+    """
 
     no_signal: Count | None
     """Iterations in which no advantage differs from 0, while not everything is solved."""

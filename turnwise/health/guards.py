@@ -1,5 +1,8 @@
 """Guards: conditions under which more training is wasted or harmful. Each ends the run with a message that says why.
 
+The first three are outcomes of the method: the policy that the run ended with is tested and counts. The last two are
+faults: the run is left out (`turnwise.data.outcomes`).
+
     no_signal             n iterations in a row in which no advantage differed from 0
     zero_variance_groups  n in a row in which every group was zero-variance (equal rewards)
     truncated_replies     n in a row in which every reply was cut off

@@ -2,7 +2,8 @@
 
 It says three things, in this order: which variant is best, what it beats and by how much, and from which others it
 cannot be told apart; which variants beat the warm start; and which of them do with greedy replies. Only what can be
-told apart after Holm's correction is called a difference; where nothing can, the sentence says so.
+told apart after Holm's correction is called a difference; where nothing can, the sentence says so. Where runs were
+ended early, which count, or left out by a fault, which do not, further sentences say how many, and why.
 """
 
 from __future__ import annotations
@@ -10,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.formatting import number, signed, with_bounds
 from turnwise.statistics import Comparison, Interval, Judgement
 
 DIGITS = 2
+
+
+def report_finding(report: ReportData) -> str:
+    """What a report says first: its finding, and which runs were ended early or left out; empty if it has neither."""
+    found = [] if report.judgement is None else [finding(report.judgement, report.greedy)]
+    return " ".join([*found, *([] if report.outcomes is None else report.outcomes.sentences())])
 
 
 def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:

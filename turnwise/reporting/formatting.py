@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
-from turnwise.reporting.data.report_data import SHARE, Curve, ReportColumn, ReportData
+from turnwise.reporting.data.outcomes import EndedRun
+from turnwise.reporting.data.report_data import SHARE, Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Comparison, Interval
 from turnwise.statistics.interval import SINGULAR, Unit
 
@@ -126,6 +127,22 @@ def duration(seconds: float) -> str:
     if whole < 7200:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def marked(report: ReportData, row: Row) -> str:
+    """The name of a row, with how many of its runs were ended or left out: `grpo (2 of 5 ended)`."""
+    mark = report.mark(row)
+    return f"{row.name} ({mark})" if mark else row.name
+
+
+def ended_line(run: EndedRun) -> str:
+    """When and by what a run was ended, and what it cost, as one line."""
+    line = f"{run.name}: ended after {run.when} by {run.by}"
+    if run.work is None:
+        return line
+    seconds = [duration(sum(run.work.seconds.values()))] if run.work.seconds else []
+    cost = [*seconds, f"{run.work.sampled_tokens:,} tokens sampled", f"{run.work.trained_tokens:,} trained on"]
+    return f"{line}; it cost {', '.join(cost)}"
 
 
 def of_processes(report: ReportData) -> str:

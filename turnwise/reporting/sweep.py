@@ -10,11 +10,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from turnwise.config.sweeps import Candidate
+from turnwise.reporting.data.outcomes import Outcomes
 from turnwise.reporting.formatting import bounds, number, with_bounds
 from turnwise.reporting.terminal.tables import TextTable
 from turnwise.statistics import Judgement
@@ -33,10 +34,10 @@ class SweepReport:
     tasks: int
     """How many validation tasks each run was evaluated on."""
     judgement: Judgement
-    """Over the candidates of which every run was finished."""
+    """Over the candidates with a result: all but those of which a fault has left out every run."""
     higher_is_better: bool = True
-    ended: Mapping[str, str] = field(default_factory=dict)
-    """Why a candidate has no result: what a guard or an alarm said of its first run that was ended early."""
+    outcomes: Outcomes | None = None
+    """The runs that were ended early, which count, and those that a fault has left out; None where there are none."""
 
     @property
     def best(self) -> Standing:
@@ -51,8 +52,8 @@ class SweepReport:
 
     def than_best(self, name: str) -> str:
         """How a candidate compares with the best."""
-        if name in self.ended:
-            return "ended early"
+        if name not in (standing.name for standing in self.judgement.standings):
+            return "left out"
         if name == self.best.name:
             return "the best"
         for pair in self.judgement.pairs:
@@ -83,7 +84,8 @@ class SweepReport:
         ]
         seeds = ", ".join(map(str, self.seeds))
         notes = [f"On the {self.tasks} validation tasks; the interval is over the seeds {seeds}."]
-        notes += [f"{name}: {why.splitlines()[0]}" for name, why in self.ended.items()]
+        if self.outcomes is not None:
+            notes += self.outcomes.sentences()
         return TextTable("sweep", "Sweep", columns, rows, [*notes, *self.judgement.notes])
 
     def finding(self) -> str:
@@ -109,11 +111,9 @@ class SweepReport:
                 "than_best": self.than_best(each.name),
             }
             if (mean := found.get(each.name)) is not None:
-                runs = dict(zip(map(str, self.seeds), mean.sample, strict=False))
+                runs = dict(zip(map(str, self.seeds_of(each.name)), mean.sample, strict=True))
                 row |= {"mean": mean.value, "interval": [mean.low, mean.high], "runs": runs}
-            else:
-                row["ended"] = self.ended[each.name]
-            rows.append(row)
+            rows.append(row | self._outcomes_of(each.name))
         content = {
             "measure": self.judgement.measure,
             "split": "validation",
@@ -124,6 +124,20 @@ class SweepReport:
         }
         return json.dumps(content, indent=1) + "\n"
 
+    def seeds_of(self, name: str) -> list[int]:
+        """The seeds of a candidate's runs that count."""
+        left_out = [] if self.outcomes is None else self.outcomes.left_out
+        missing = {run.seed for run in left_out if run.variant == name}
+        return [seed for seed in self.seeds if seed not in missing]
+
+    def _outcomes_of(self, name: str) -> dict[str, Any]:
+        """The entries of a candidate on its runs that were ended early or left out, by seed; only those there are."""
+        if self.outcomes is None:
+            return {}
+        ended = {str(run.seed): {"iteration": run.iteration, "by": run.by} for run in self.outcomes.ended_of(name)}
+        left_out = {str(run.seed): run.message for run in self.outcomes.left_out if run.variant == name}
+        return {what: runs for what, runs in (("ended", ended), ("left_out", left_out)) if runs}
+
     def to_csv(self) -> str:
         """One line per candidate and seed."""
         text = io.StringIO()
@@ -133,6 +147,6 @@ class SweepReport:
         found = {standing.name: standing.mean for standing in self.judgement.standings}
         for each in self.candidates:
             if (mean := found.get(each.name)) is not None:
-                for seed, value in zip(self.seeds, mean.sample, strict=False):
+                for seed, value in zip(self.seeds_of(each.name), mean.sample, strict=True):
                     writer.writerow([*(each.values[key] for key in keys), seed, repr(value)])
         return text.getvalue()

@@ -18,7 +18,7 @@ from turnwise.store import Reference
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, BaselinesArtifacts
 from turnwise.tracking.recorder import Recorder
-from turnwise.tracking.runs import Dataset, TrackedRun
+from turnwise.tracking.runs import OUTCOMES, Dataset, TrackedRun
 from turnwise.tracking.values import flatten
 from turnwise.tracking.views import Chart
 
@@ -85,12 +85,28 @@ class TrackedAblation:
             BaselinesArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), BASELINES_FILE
         )
 
-    def close(self, report: Path, result_digest: str, summary: Mapping[str, float] | None = None) -> None:
-        """Finish the parent run with the ablation's report, and the figures of its table as metrics."""
+    def close(
+        self,
+        report: Path,
+        result_digest: str,
+        summary: Mapping[str, float] | None = None,
+        outcomes: Sequence[str] = (),
+        fault: str = "",
+    ) -> None:
+        """Finish the parent run with the ablation's report, and the figures of its table as metrics.
+
+        `outcomes` says which runs were ended early or left out. With a `fault`, which has left runs out, the parent run
+        is marked as failed, so that the same ablation can finish it once the fault is mended.
+        """
         self.parent.log_artifact(report)
         self.parent.log_summary(summary or {})
         self.parent.save_view(f"{self._about.name}: by variant", COLUMNS, CHARTS)
-        self.parent.finish(result_digest)
+        if outcomes:
+            self.parent.tag(OUTCOMES, " ".join(outcomes))
+        if fault:
+            self.parent.fail(fault)
+        else:
+            self.parent.finish(result_digest)
 
     def _log_diff(self, run: TrackedRun) -> None:
         if self._about.diff and not run.finished:

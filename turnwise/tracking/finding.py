@@ -17,10 +17,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.library import PARENT
+from turnwise.tracking.runs import LEFT_OUT
 from turnwise.tracking.views import view_address
 from turnwise.world import Split
 
@@ -56,6 +58,8 @@ class RunArtifacts(BaseModel):
     """The same at the training's limit on turns, where that is below the world's."""
     iterations: list[dict[str, Reference]]
     """What each iteration made, from the first, by name: `rollout`, `credit`, `policy`, and what else there was."""
+    ended: EarlyEnd | None = None
+    """How a guard or an alarm ended it; None where it made all its iterations, and while it goes on."""
     test: Reference | None = None
     test_at_horizon: Reference | None = None
 
@@ -100,6 +104,16 @@ class RecordedRun:
     artifacts: RunArtifacts
     baselines: Mapping[str, Reference]
     """The evaluations of the world's baseline policies and of the warm start on the test task set, by name."""
+
+    @property
+    def ended(self) -> EarlyEnd | None:
+        """How a guard or an alarm ended it, which is an outcome; None where it made all its iterations."""
+        return self.artifacts.ended
+
+    @property
+    def left_out(self) -> str:
+        """The fault, `mismatch` or `not_finite`, for which it is left out of comparisons; empty if there was none."""
+        return self.tags.get(LEFT_OUT, "")
 
 
 def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference
 from turnwise.tracking.client import TrackingClient
@@ -38,6 +39,14 @@ LATER_RESULT = "turnwise.result.later"
 FAILURE = "turnwise.failure"
 START_WARNING = "turnwise.start"
 """The tag that says why a run's reinforcement has nothing to begin with; only such a run has it."""
+ENDED = "turnwise.ended"
+"""The tag that says when and by what a guard or an alarm has ended a run; only such a run has it, and the next two."""
+ENDED_ITERATION = "turnwise.ended.iteration"
+ENDED_BY = "turnwise.ended.by"
+LEFT_OUT = "turnwise.left_out"
+"""The tag that names the fault (`mismatch`, `not_finite`) that has left a run out of every comparison."""
+OUTCOMES = "turnwise.outcomes"
+"""The tag of an ablation that says which of its runs were ended early or left out."""
 WRITER = "turnwise.writer"
 """The tag that names who has written a run's metrics last: an id of one `TrackedRun` of one process."""
 NOT_FINITE = "not_finite"
@@ -106,8 +115,9 @@ class TrackedRun:
             )
         if self._entity.info.status != "RUNNING":
             self._client.update_run(self.id, status="RUNNING")
-        if FAILURE in self._entity.data.tags:
-            self._client.delete_tag(self.id, FAILURE)
+        for tag in (FAILURE, LEFT_OUT, OUTCOMES):
+            if tag in self._entity.data.tags:
+                self._client.delete_tag(self.id, tag)
         entities = mlflow().entities
         self._client.log_batch(self.id, tags=[entities.RunTag(*tag) for tag in shortened_tags(tags).items()])
         missing = [entities.Param(key, value) for key, value in parameters.items() if key not in recorded]
@@ -225,9 +235,24 @@ class TrackedRun:
 
     def warn_of_start(self, words: str) -> None:
         """Record why the run's reinforcement has nothing to begin with, as the tag `turnwise.start`."""
+        self.tag(START_WARNING, words)
+
+    def mark_ended(self, end: EarlyEnd) -> None:
+        """Record when and by what a guard or an alarm has ended the run: the tags `turnwise.ended...`."""
+        self.tag(ENDED, f"after {end.when}, by {end.reason}")
+        self.tag(ENDED_ITERATION, str(end.iteration))
+        self.tag(ENDED_BY, end.reason)
+
+    def tag(self, name: str, text: str) -> None:
+        """Set a tag of an unfinished run; a text that is too long for MLflow is shortened."""
         with self._unfinished() as unfinished:
             if unfinished:
-                self._client.set_tag(self.id, START_WARNING, shortened(words, TAG_LENGTH))
+                self._client.set_tag(self.id, name, shortened(text, TAG_LENGTH))
+
+    def leave_out(self, fault: str, reason: str) -> None:
+        """Mark the run as failed by a fault, for which it is left out of every comparison: see `fail`."""
+        self.tag(LEFT_OUT, fault)
+        self.fail(reason)
 
     def finish(self, result_digest: str) -> None:
         """Mark the run as finished with this result; afterwards only MLflow artifacts and summaries can be added.

@@ -7,6 +7,7 @@ from scipy import stats
 
 from lab.science.claim_verdicts import DecidedClaim, Verdict, decide
 from lab.science.claims import ClaimsPage
+from turnwise.reporting.data.outcomes import EndedRun, LeftOutRun, Outcomes
 from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
 
@@ -170,6 +171,44 @@ def test_a_measure_or_a_variant_that_was_not_run_is_named() -> None:
         decide(page({"variant": "a", "relation": "above", "than": "c"}), runs)
     with pytest.raises(ValueError, match="has the measures success; found 'tool'"):
         decide(page({"variant": "a", "relation": "rises", "measure": "tool"}), runs)
+
+
+def with_runs(finals: dict[str, dict[int, float]], outcomes: Outcomes | None) -> ReportData:
+    """An ablation with these final successes by variant and seed, which curves name, too."""
+    curves = [
+        Curve("validation/sampled", "success", name, seed, [(0, 0.4), (9, value)])
+        for name, values in finals.items()
+        for seed, value in values.items()
+    ]
+    rows = [
+        Row(name, "variant", {"success": student_over_seeds(list(values.values()))}) for name, values in finals.items()
+    ]
+    return ReportData("runs", "", [ReportColumn("success", "success")], rows, curves, outcomes=outcomes)
+
+
+def test_a_run_that_was_ended_counts_in_the_verdict_on_a_claim() -> None:
+    steady = {seed: 0.60 + 0.01 * seed for seed in range(1, 6)}
+    wild = {1: 0.70, 2: 0.71, 3: 0.72, 4: 0.0, 5: 0.0}
+    ended = Outcomes({"wild": 5}, [EndedRun("wild", seed, 3, 9, "zero_variance_groups", "") for seed in (4, 5)])
+    claims = page({"variant": "wild", "relation": "above", "than": "steady"})
+    (evidence,) = only(decide(claims, {"runs": with_runs({"wild": wild, "steady": steady}, ended)})).evidence
+    # 0.09, 0.09, 0.09, -0.64, -0.65: the runs that went on alone would be 0.09 above
+    assert evidence.estimate is not None and evidence.estimate.count == 5
+    assert evidence.estimate.value == pytest.approx((3 * 0.09 - 0.64 - 0.65) / 5)
+    assert not evidence.holds
+
+
+def test_the_seed_of_a_run_that_a_fault_has_left_out_is_missing_from_the_pairs() -> None:
+    own, other = {1: 0.5, 3: 0.7, 4: 0.9}, {1: 0.4, 2: 0.0, 3: 0.5, 4: 0.8}
+    faults = Outcomes({"a": 4, "b": 4}, [], [LeftOutRun("a", 2, "mismatch", "")])
+    claims = page({"variant": "a", "relation": "above", "than": "b"})
+    (evidence,) = only(decide(claims, {"runs": with_runs({"a": own, "b": other}, faults)})).evidence
+    assert evidence.estimate is not None and evidence.estimate.sample == pytest.approx((0.1, 0.2, 0.1))
+    (alone,) = only(decide(claims, {"runs": with_runs({"a": {1: 0.5}, "b": other}, faults)})).evidence
+    assert (alone.estimate, alone.p, alone.standing) == (None, 1.0, "open")
+    none = Outcomes({"a": 1, "b": 4}, [], [LeftOutRun("a", 1, "mismatch", "")])
+    falling = page({"variant": "a", "relation": "rises", "measure": "validation/sampled"})
+    assert only(decide(falling, {"runs": with_runs({"b": other}, none)})).verdict is Verdict.NOT_DECIDED
 
 
 def test_seeds_must_be_in_common() -> None:

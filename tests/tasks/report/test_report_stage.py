@@ -10,15 +10,18 @@ from stage_samples import Small, rewarded, trajectory, turn
 
 from tasks.credit.credit import CreditParameters, credit
 from tasks.report.history import Measure
-from tasks.report.report import ReportParameters, RunName, read_report, report
+from tasks.report.report import ReportedRun, ReportParameters, read_report, report
 from turnwise.config.schema import Credit, RewardSection, WorldSection
 from turnwise.data.evaluations import read_evaluation
+from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.reporting.data import cells
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.store import Reference, default_store
 
+RUNS = tuple(ReportedRun(variant="grpo", seed=seed) for seed in (1, 2))
+ENDED = EarlyEnd(iteration=1, planned=9, cause="guard", by=("no_signal",), message="what was seen")
 REWARDS = {"goal": RewardSection(level="outcome", weight=1.0)}
 Outcomes = Mapping[str, Sequence[bool]]
 """By task, whether each of its episodes succeeds."""
@@ -38,7 +41,9 @@ def evaluation(sampled: Outcomes, greedy: Outcomes | None = None) -> Reference:
     return draft.reference
 
 
-def reported(small: Small, **changes: Any) -> ReportData:
+def reported(
+    small: Small, runs: Sequence[ReportedRun] = RUNS, left_out: Sequence[LeftOut] = (), **changes: Any
+) -> ReportData:
     """The report on one variant with two seeds, of one iteration each."""
     rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
     credited = credit.function(
@@ -67,7 +72,8 @@ def reported(small: Small, **changes: Any) -> ReportData:
         title="Small",
         world=WorldSection(name="frozen_lake", parameters={"size": 3}),
         rewards=REWARDS,
-        runs=[RunName(variant="grpo", seed=seed) for seed in (1, 2)],
+        runs=list(runs),
+        left_out=list(left_out),
         seed=0,
         success_threshold=0.5,
         plotted=[Measure(topic="Updates", artifact="policy", metric="parameters", heading="weights")],
@@ -148,6 +154,48 @@ def test_greedy_episodes_have_verdicts_of_their_own(small: Small) -> None:
     # The runs solve both tasks and one of two, the warm start one of two.
     assert standing.gain is not None and standing.gain.difference.value == pytest.approx(0.25)
     assert reported(small).greedy is None  # the warm start has no greedy episodes
+
+
+def test_a_run_that_was_ended_counts_and_those_that_went_on_stand_beneath(small: Small) -> None:
+    whole, data = reported(small), reported(small, runs=(RUNS[0], RUNS[1].changed(ended=ENDED)))
+    rows = {row.name: (row.kind, row.cells["success"]) for row in data.rows}
+    assert list(rows)[:2] == ["grpo", "grpo, runs that went on"]
+    assert rows["grpo"] == ("variant", whole.rows[0].cells["success"])
+    kind, alone = rows["grpo, runs that went on"]
+    # 0.5 over both runs; 0.75 over the one that went on, which no verdict rests on
+    assert kind == "went on" and alone is not None and alone.sample == (0.75,)
+    assert data.judgement is not None and whole.judgement is not None
+    assert data.judgement.standings == whole.judgement.standings
+    assert data.outcomes is not None and data.outcomes.runs == {"grpo": 2}
+    (ended,) = data.outcomes.ended
+    assert (ended.name, ended.when, ended.by) == ("grpo seed 2", "iteration 1 of 9", "no_signal")
+    # Of the 12 episodes of both runs; evaluations of 3, 3 and 6 episodes with three tokens each.
+    assert ended.work is not None and (ended.work.episodes, ended.work.evaluation_tokens) == (6, 36)
+
+
+def test_the_area_of_an_ended_run_is_over_the_training_that_was_planned(small: Small) -> None:
+    data = reported(small, runs=(RUNS[0], RUNS[1].changed(ended=ENDED)))
+    assert data.judgement is not None
+    (learning,) = data.judgement.learning
+    # From 0 to 0.5 in one iteration: 0.25. The ended run keeps 0.5 for 8 more: (0.25 + 4) / 9. Both reach 0.5 after 1.
+    assert learning.area is not None and learning.area.sample == pytest.approx((0.25, 4.25 / 9))
+    assert learning.reached.at == (1, 1)
+
+
+def test_where_every_run_was_ended_none_stand_beneath(small: Small) -> None:
+    data = reported(small, runs=[run.changed(ended=ENDED) for run in RUNS])
+    assert [row.kind for row in data.rows] == ["variant", "warm start", "baseline", "baseline"]
+    assert data.outcomes is not None and data.outcomes.mark("grpo") == "2 of 2 ended"
+
+
+def test_a_variant_whose_runs_a_fault_has_left_out_has_an_empty_row(small: Small) -> None:
+    faults = [LeftOut(variant="ppo", seed=seed, by="mismatch", message="another engine") for seed in (1, 2)]
+    data = reported(small, left_out=faults)
+    empty = next(row for row in data.rows if row.name == "ppo")
+    assert empty.kind == "variant" and set(empty.cells.values()) == {None}
+    assert data.outcomes is not None and data.outcomes.runs == {"grpo": 2, "ppo": 2}
+    assert data.judgement is not None and [each.name for each in data.judgement.standings] == ["grpo"]
+    assert ReportData.from_json(data.to_json()) == data
 
 
 def test_where_a_run_has_no_value_on_the_test_tasks_there_is_no_verdict(small: Small) -> None:

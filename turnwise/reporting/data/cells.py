@@ -12,6 +12,8 @@ from functools import lru_cache
 
 from turnwise.data import metrics
 from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
+from turnwise.data.outcomes import EarlyEnd
+from turnwise.statistics.curves import Points, carried_forward
 from turnwise.statistics.interval import mean
 from turnwise.store import Reference
 from turnwise.world import Column, World
@@ -61,6 +63,11 @@ def cell(evaluation: Reference, world: World, column: Column) -> float | None:
     """The mean over the tasks of an evaluation; None where no task has a value."""
     values = task_means(evaluation, world, column).values()
     return mean(values) if values else None
+
+
+def whole_curve(points: Points, ended: EarlyEnd | None) -> Points:
+    """The learning curve of a run over the iterations that were planned: see `turnwise.statistics.curves`."""
+    return points if ended is None else carried_forward(points, ended.planned)
 
 
 def curve(

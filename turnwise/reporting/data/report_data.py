@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from turnwise.data.trajectory import Trajectory
+from turnwise.reporting.data.outcomes import Outcomes, VariantWork
 from turnwise.statistics import Interval, Judgement
 from turnwise.world import Reward
 
@@ -24,8 +25,9 @@ EVERYTHING_ELSE = "everything else"
 STAGES = (*BEFORE_RUNS, "sampling", "worlds", "update", "evaluation", EVERYTHING_ELSE)
 """The stages of the time account, unless a report has its own."""
 
-RowKind = Literal["variant", "warm start", "baseline"]
-ROW_KINDS: tuple[RowKind, ...] = ("variant", "warm start", "baseline")
+RowKind = Literal["variant", "went on", "warm start", "baseline"]
+ROW_GROUPS: tuple[tuple[RowKind, ...], ...] = (("variant", "went on"), ("warm start",), ("baseline",))
+"""The kinds of rows that stand together: beneath a variant, its runs that went on where some were ended early."""
 SHARE = "share"
 """The unit of values between 0 and 1; axes with it show the whole range."""
 
@@ -48,9 +50,10 @@ class ReportColumn:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the report's table: a variant, a baseline policy or the warm start.
+    """A row of the report's table: a variant, those of its runs that went on, a baseline policy or the warm start.
 
-    A missing or None cell is a value that is not defined.
+    A variant's row is over all its runs, also those that were ended early. A row of the kind `went on` only ever stands
+    beneath it, and nothing is concluded from it. A missing or None cell is a value that is not defined.
     """
 
     name: str
@@ -143,29 +146,6 @@ class AlarmRaised:
 
 
 @dataclass(frozen=True)
-class VariantWork:
-    """The cost of all runs of one variant together."""
-
-    variant: str
-    runs: int
-    episodes: int
-    """Training episodes."""
-    turns: int
-    """Turns of the training episodes."""
-    sampled_tokens: int
-    """Tokens of replies in training."""
-    read_tokens: int
-    """Tokens of observations in training."""
-    trained_tokens: int
-    """Tokens of replies that updates trained on; a token counts once, whatever the number of epochs."""
-    evaluation_tokens: int
-    """Tokens of replies on the validation and the test task set."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds by stage, as in the time account, over all stages that these runs used. A result shared by variants
-    counts for each of them. Timings are not results: the field is empty in the artifact."""
-
-
-@dataclass(frozen=True)
 class ReportData:
     """All data of one report."""
 
@@ -191,6 +171,8 @@ class ReportData:
     """The alarms that were raised; None if monitoring was off."""
     work: list[VariantWork] = field(default_factory=list)
     """One for each variant."""
+    outcomes: Outcomes | None = None
+    """The runs that were ended early or left out; None where every run made all its iterations."""
     stages: list[str] = field(default_factory=lambda: list(STAGES))
     """The stages of the time account, in the order in which they are shown."""
 
@@ -213,12 +195,23 @@ class ReportData:
         return [row for row in self.rows if row.kind == kind]
 
     def row_groups(self) -> list[list[Row]]:
-        """The rows of each kind that occurs: variants, the warm start, baseline policies."""
-        return [rows for kind in ROW_KINDS if (rows := self.rows_of(kind))]
+        """The rows that stand together, as far as there are any: variants, the warm start, baseline policies."""
+        groups = ([row for row in self.rows if row.kind in kinds] for kinds in ROW_GROUPS)
+        return [rows for rows in groups if rows]
+
+    def mark(self, row: Row) -> str:
+        """What stands beside a variant's name where some of its runs were ended or left out; else empty."""
+        return "" if self.outcomes is None or row.kind != "variant" else self.outcomes.mark(row.name)
 
     def to_json(self) -> str:
-        """The report data as JSON text. Raises ValueError for numbers that JSON cannot hold (NaN, infinity)."""
-        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        """The report data as JSON text. Raises ValueError for numbers that JSON cannot hold (NaN, infinity).
+
+        Where every run made all its iterations, nothing is said of outcomes.
+        """
+        values = dataclasses.asdict(self)
+        if self.outcomes is None:
+            del values["outcomes"]
+        return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> ReportData:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from turnwise.data.outcomes import LeftOut
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.data.cells import WARM_START, cell, greedy_column, task_means
+from turnwise.reporting.data.cells import WARM_START, cell, greedy_column, task_means, whole_curve
+from turnwise.reporting.data.outcomes import Outcomes, collected, ended_run
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
-from turnwise.statistics.curves import AtEqualBudget, Points, Spending, within_budget
+from turnwise.statistics.curves import AtEqualBudget, Points, Spending, equal_budget, within_budget
 from turnwise.statistics.evaluation_protocol import circumstances
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.library import PARENT
+from turnwise.tracking.runs import FAILURE
 from turnwise.world import Column, World, make_world
+
+_logger = logging.getLogger(__name__)
 
 BUDGETS = ("iterations", "tokens", "seconds")
 """The costs at which runs are compared: iterations, sampled tokens, and seconds of all stages but the evaluations."""
@@ -26,24 +32,32 @@ class Group:
 
     name: str
     runs: dict[int, RecordedRun] = field(default_factory=dict)
-    """The runs of the group, by seed."""
+    """The runs of the group that are compared, by seed; also those that were ended early."""
+    left_out: dict[int, RecordedRun] = field(default_factory=dict)
+    """Those that a fault has left out, by seed."""
 
 
 def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
     """Group the runs by variant, and by ablation if there are several; duplicates are dropped and the order is kept.
 
-    Raises ConfigurationError for a run that has not been tested, and for two runs of a group with the same seed.
+    A variant of which a fault has left out every run has no group, and a warning says so.
+
+    Raises ConfigurationError for a run that has not been tested, for two runs of a group with the same seed, and where
+    no run is left.
     """
     found = {run.id: run for run in runs}.values()
     ablations = {run.tags.get(PARENT, ""): run.ablation for run in found}
     groups: dict[str, Group] = {}
     for run in found:
+        name = _name(run, ablations)
+        if run.left_out:
+            groups.setdefault(name, Group(name)).left_out[run.artifacts.seed] = run
+            continue
         if run.artifacts.test is None:
             raise ConfigurationError(
                 f"a run must have been tested to be compared; {run.name} ({run.id[:8]}) of {run.ablation} "
                 "has not been: let it end, or leave it out"
             )
-        name = _name(run, ablations)
         group = groups.setdefault(name, Group(name))
         if run.artifacts.seed in group.runs:
             both = f"{group.runs[run.artifacts.seed].id[:8]} and {run.id[:8]}"
@@ -51,7 +65,30 @@ def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
                 f"a variant has one run per seed; {name} has two with seed {run.artifacts.seed}: {both}: name one by id"
             )
         group.runs[run.artifacts.seed] = run
-    return list(groups.values())
+    missing = [name for name, group in groups.items() if not group.runs]
+    if len(missing) == len(groups):
+        raise ConfigurationError(
+            f"a run must be sound to be compared; a fault has left out all of {', '.join(missing)}"
+        )
+    for name in missing:
+        _logger.warning("%s is not compared: a fault has left out every run of it", name)
+    return [group for group in groups.values() if group.runs]
+
+
+def outcomes_of(groups: Sequence[Group]) -> Outcomes | None:
+    """The runs that were ended early or left out, under the names of their groups; None where there are none."""
+    ended = [
+        ended_run(group.name, seed, run.ended)
+        for group in groups
+        for seed, run in sorted(group.runs.items())
+        if run.ended is not None
+    ]
+    left_out = [
+        LeftOut(variant=group.name, seed=seed, by=run.left_out, message=run.tags.get(FAILURE, ""))
+        for group in groups
+        for seed, run in sorted(group.left_out.items())
+    ]
+    return collected([group.name for group in groups for _ in group.runs], ended, left_out)
 
 
 def _name(run: RecordedRun, ablations: Mapping[str, str]) -> str:
@@ -82,7 +119,7 @@ def judged(groups: Sequence[Group], stated: float, spending: Spending) -> Judgem
     world = _world(groups[0])
     primary = world.primary_column
     variants, frames = _results(groups, world, primary)
-    curves = {group.name: _curves(group, world, "iterations", spending) for group in groups}
+    curves = {group.name: _whole_curves(group, world, spending) for group in groups}
     return judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
 
 
@@ -109,15 +146,21 @@ def _results(
 
 
 def at_equal_budgets(groups: Sequence[Group], spending: Spending) -> list[AtEqualBudget]:
-    """Compare the groups at the largest budgets that every run has spent; those that were not measured are left out."""
+    """Compare the groups at the largest budgets that every run has spent; those that were not measured are left out.
+
+    What a run that was ended early has spent limits no budget: beyond it the run counts with its last value.
+    """
     world = _world(groups[0])
     primary = world.primary_column
     within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
     found = []
     for budget in BUDGETS:
         curves = {group.name: _curves(group, world, budget, spending) for group in groups}
-        ends = [points[-1][0] if points else 0.0 for of_group in curves.values() for points in of_group]
-        spent = min(ends)
+        every = [points for of_group in curves.values() for points in of_group]
+        if not all(every):
+            continue
+        early = [run.ended is not None for group in groups for _, run in sorted(group.runs.items())]
+        spent = equal_budget([points[-1][0] for points in every], early)
         if spent > 0:
             shown = {
                 name: student_over_seeds([_at(points, spent) for points in of_group], within=within)
@@ -166,6 +209,13 @@ def _frame(run: RecordedRun, world: World, column: Column) -> ReferencePoints:
     means = {name: cell(evaluation, world, column) for name, evaluation in run.baselines.items()}
     start = task_means(run.baselines[WARM_START], world, column) if WARM_START in run.baselines else {}
     return ReferencePoints(Results({0: start}) if start else None, means.get("random"), means.get("oracle"))
+
+
+def _whole_curves(group: Group, world: World, spending: Spending) -> list[Points]:
+    """One curve per run over the iterations that were planned, sorted by seed: see `turnwise.statistics.curves`."""
+    runs = [run for _, run in sorted(group.runs.items())]
+    curves = _curves(group, world, "iterations", spending)
+    return [whole_curve(points, run.ended) for run, points in zip(runs, curves, strict=True)]
 
 
 def _curves(group: Group, world: World, budget: str, spending: Spending) -> list[list[tuple[float, float]]]:

@@ -8,7 +8,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from turnwise.reporting.data.report_data import ReportData, VariantWork
+from turnwise.reporting.data.outcomes import VariantWork
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.statistics import Judgement
 from turnwise.statistics.interval import Interval
 
@@ -73,11 +74,11 @@ def headline_columns(report: ReportData) -> dict[str, str]:
 
 
 def metric_files(report: ReportData) -> dict[str, bytes]:
-    """By file name, the two most important numbers of each row."""
+    """By file name, the two most important numbers of each row over all of its runs."""
     headings = {"sampled": report.columns[0].heading}
     names = {headings.get(mode, mode): key for mode, key in headline_columns(report).items()}
     files = {}
-    for row in report.rows:
+    for row in (row for row in report.rows if row.kind != "went on"):
         values = {name: cell.value for name, key in names.items() if (cell := row.cells.get(key)) is not None}
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", row.name)
         files[f"{METRICS_FOLDER}/{name}.json"] = (json.dumps(values) + "\n").encode()
@@ -135,10 +136,11 @@ def comparison_rows(judgement: Judgement) -> list[tuple[object, ...]]:
 
 
 def _work_rows(report: ReportData) -> list[tuple[object, ...]]:
-    counts = [(work.variant, name, count(work)) for work in report.work for name, count in COUNTS]
-    seconds = [
-        (work.variant, f"{stage}{SECONDS}", value) for work in report.work for stage, value in work.seconds.items()
-    ]
+    """What the runs of each variant cost together and, of these, what each run that was ended early did."""
+    ended = [] if report.outcomes is None else [run.work for run in report.outcomes.ended if run.work is not None]
+    costs = [*report.work, *ended]
+    counts = [(work.variant, name, count(work)) for work in costs for name, count in COUNTS]
+    seconds = [(work.variant, f"{stage}{SECONDS}", value) for work in costs for stage, value in work.seconds.items()]
     return [*counts, *seconds]
 
 

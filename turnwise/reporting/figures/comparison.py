@@ -54,7 +54,8 @@ def _valued(report: ReportData) -> list[ReportColumn]:
 
 
 def _comparison(report: ReportData, column: ReportColumn, place: int) -> Figure:
-    cells = [(row, interval) for row in report.rows if (interval := row.cells.get(column.key)) is not None]
+    whole = [row for row in report.rows if row.kind != "went on"]
+    cells = [(row, interval) for row in whole if (interval := row.cells.get(column.key)) is not None]
     measured = [(row, interval) for row, interval in cells if row.kind != "baseline"]
     baselines = [(row, interval) for row, interval in cells if row.kind == "baseline"]
     look, dashes = styles(report), reference_dashes(report)

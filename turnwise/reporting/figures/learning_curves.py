@@ -1,11 +1,17 @@
-"""Learning curves: one figure per metric, with the mean and the range over the seeds of every variant."""
+"""Learning curves: one figure per metric, with the mean and the range over the seeds of every variant.
+
+Where a guard or an alarm has ended a run, its curve ends with a cross. Mean and range go as far as all runs of the
+variant do: a mean over those that are left would be one over the runs that did not collapse. From there on each run
+that went on is a thin line of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.reporting.data.report_data import SHARE, Curve, ReportData
@@ -60,13 +66,13 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
     variants = {
         name: [curve for curve in curves if curve.variant == name] for name in dict.fromkeys(c.variant for c in curves)
     }
-    look = styles(report)
+    look, ended = styles(report), ended_seeds(report)
 
     def draw(legend: bool) -> Drawing:
         title = wrapped(heading(curves[0]))
         drawing, axes = _curve_axes(title.count("\n") + 1)
         for name, seeds in variants.items():
-            draw_variant(axes, seeds, look[name])
+            draw_variant(axes, seeds, look[name], ended.get(name, ()))
         if not legend:
             for at in values:
                 axes.axvline(at, color=GREY, linewidth=1.0, alpha=0.0, gid=f"iteration-{at}")
@@ -80,13 +86,17 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
         if curves[0].unit == SHARE:
             axes.set_ylim(-0.03, 1.03)
         if legend:
-            legend_below(drawing, [handle(name, look[name]) for name in variants])
+            crosses = [ended_handle()] if any(ended.get(name) for name in variants) else []
+            legend_below(drawing, [*(handle(name, look[name]) for name in variants), *crosses])
         return drawing
 
     bands = {name: band(seeds) for name, seeds in variants.items()}
-    values = _values(bands)
+    values = _values(bands, {name: _of_those_left(variants[name], bands[name]) for name in variants if name in ended})
     ends = [
-        f"{name} {rows[-1][1]:.3g}" if rows else f"{name} without shared iterations" for name, rows in bands.items()
+        f"{name} {rows[-1][1]:.3g}{_where_ended(rows, ended.get(name, ()))}"
+        if rows
+        else f"{name} without shared iterations"
+        for name, rows in bands.items()
     ]
     return Figure(
         file_name("curve", place, metric),
@@ -98,15 +108,52 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
     )
 
 
-def _values(bands: Mapping[str, Sequence[tuple[int, float, float, float]]]) -> dict[int, str]:
-    """What each variant has at each iteration, of at most `MOST_VALUES` iterations: the mean, and the seeds' range."""
+def ended_seeds(report: ReportData) -> dict[str, set[int]]:
+    """By variant, the seeds of its runs that were ended early; variants without any are left out."""
+    found: dict[str, set[int]] = {}
+    for run in [] if report.outcomes is None else report.outcomes.ended:
+        found.setdefault(run.variant, set()).add(run.seed)
+    return found
+
+
+def ended_handle() -> Line2D:
+    """The legend's entry for the cross at which the curve of an ended run ends."""
+    return Line2D([], [], linestyle="", marker="x", color=GREY, markersize=6, markeredgewidth=1.6, label="ended")
+
+
+def _where_ended(rows: Sequence[tuple[int, float, float, float]], ended: Collection[int]) -> str:
+    """What the description adds where the mean ends because runs were ended."""
+    return f" at iteration {rows[-1][0]}, where a run was ended" if ended else ""
+
+
+def _values(
+    bands: Mapping[str, Sequence[tuple[int, float, float, float]]], left: Mapping[str, Mapping[int, Sequence[float]]]
+) -> dict[int, str]:
+    """What each variant has at each iteration, of at most `MOST_VALUES` iterations: the mean, and the seeds' range.
+
+    `left` has, of variants with runs that were ended, what the other runs have after that, by iteration.
+    """
     told: dict[int, list[str]] = {}
     for name, rows in bands.items():
         for at, mean, low, high in rows:
             spread = f" ({low:.3g} to {high:.3g})" if low < high else ""
             told.setdefault(at, []).append(f"{name} {mean:.3g}{spread}")
+    for name, of_variant in left.items():
+        for at, values in of_variant.items():
+            runs = f"{len(values)} {'run' if len(values) == 1 else 'runs'} that went on"
+            told.setdefault(at, []).append(f"{name} {min(values):.3g} to {max(values):.3g} in the {runs}")
     every = -(-len(told) // MOST_VALUES) or 1
     return {at: ", ".join(told[at]) for at in sorted(told)[::every]}
+
+
+def _of_those_left(seeds: Sequence[Curve], rows: Sequence[tuple[int, float, float, float]]) -> dict[int, list[float]]:
+    """By iteration, the values of the runs that went on after the last iteration that all runs of a variant share."""
+    shared, found = rows[-1][0] if rows else -1, dict[int, list[float]]()
+    for curve in seeds:
+        for at, value in curve.points:
+            if at > shared:
+                found.setdefault(at, []).append(value)
+    return found
 
 
 def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
@@ -117,8 +164,11 @@ def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
     return [(iteration, sum(found) / len(found), min(found), max(found)) for iteration, found in rows]
 
 
-def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle) -> None:
-    """Draw the curves of one variant: the mean and, with several seeds, a band from lowest to highest."""
+def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle, ended: Collection[int] = ()) -> None:
+    """Draw the curves of one variant: the mean and, with several seeds, a band from lowest to highest.
+
+    `ended` are the seeds whose runs were ended early: their curves end with a cross, and what goes on is drawn by run.
+    """
     rows = band(seeds)
     iterations = [row[0] for row in rows]
     if len(seeds) > 1:
@@ -134,6 +184,19 @@ def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle) -> None:
         markersize=4,
         markevery=max(1, len(rows) // 8),
     )
+
+    if ended:
+        _draw_ends(axes, seeds, style, ended, iterations[-1] if iterations else 0)
+
+
+def _draw_ends(axes: Axes, seeds: Sequence[Curve], style: LineStyle, ended: Collection[int], shared: int) -> None:
+    """Draw a cross where each ended run ends, and every run as a thin line after the last `shared` iteration."""
+    for curve in seeds:
+        later = [point for point in curve.points if point[0] >= shared]
+        if len(later) > 1:
+            axes.plot(*zip(*later, strict=True), color=style.colour, dashes=style.dashes, linewidth=0.7)
+        if curve.seed in ended and curve.points:
+            axes.plot(*curve.points[-1], marker="x", color=style.colour, markersize=6, markeredgewidth=1.6)
 
 
 def _curve_axes(lines: int) -> tuple[Drawing, Axes]:

@@ -25,7 +25,7 @@ from turnwise.reporting.figures.learning_curves import (
     learning_curves,
     other_curves_by_topic,
 )
-from turnwise.reporting.finding import finding
+from turnwise.reporting.finding import report_finding
 from turnwise.reporting.html.rendering import digest_of_script, render, source
 from turnwise.reporting.token_heat_map import largest_advantage
 
@@ -73,7 +73,7 @@ def page(report: ReportData) -> str:
         script=script,
         script_digest=digest_of_script(script),
         report=report,
-        finding=None if report.judgement is None else finding(report.judgement, report.greedy),
+        finding=report_finding(report),
         styles=styles(report),
         reference_dashes=reference_dashes(report),
         answer=first,

@@ -13,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
-from turnwise.reporting.finding import finding
+from turnwise.reporting.finding import report_finding
 from turnwise.reporting.formatting import (
     UNDEFINED,
     basis,
     bounds,
     comparison_sentence,
     duration,
+    ended_line,
     heading,
     number,
     of_processes,
@@ -31,8 +32,8 @@ def print_report(report: ReportData, console: Console) -> None:
 
     Columns that do not fit next to each other go into further tables below.
     """
-    if report.judgement is not None:
-        console.print(Text(finding(report.judgement, report.greedy), style="bold"))
+    if found := report_finding(report):
+        console.print(Text(found, style="bold"))
         console.print()
     console.print(Text(report.title, style="bold"))
     for columns in _groups_that_fit(report, console):
@@ -55,6 +56,10 @@ def print_report(report: ReportData, console: Console) -> None:
         console.print()
         for line in _time_account(report, console.width):
             console.print(Text(line), no_wrap=True)
+    if report.outcomes is not None and report.outcomes.ended:
+        console.print()
+        for run in report.outcomes.ended:
+            console.print(Text(ended_line(run)))
     for note in report.notes:
         console.print(Text(f"Note: {note}"))
 
@@ -79,9 +84,15 @@ def _table(report: ReportData, columns: Sequence[ReportColumn]) -> Table:
         table.add_column(_wrapped_heading(report, column), justify="right", vertical="top", no_wrap=True)
     for rows in report.row_groups():
         for row in rows:
-            table.add_row(Text(row.name), *(_cell(row, column) for column in columns))
+            table.add_row(_name(report, row), *(_cell(row, column) for column in columns))
         table.add_section()
     return table
+
+
+def _name(report: ReportData, row: Row) -> Text:
+    """The name of a row; beneath that of a variant, how many of its runs were ended or left out."""
+    mark = report.mark(row)
+    return Text.assemble(row.name, (f"\n{mark}", "dim")) if mark else Text(row.name)
 
 
 def _wrapped_heading(report: ReportData, column: ReportColumn) -> Text:

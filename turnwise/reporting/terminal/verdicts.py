@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from turnwise.reporting.data.outcomes import Outcomes
 from turnwise.reporting.formatting import MINUS, UNDEFINED, bounds, number, probability, signed
 from turnwise.reporting.terminal.tables import TextTable
-from turnwise.statistics import Comparison, Interval, Judgement
+from turnwise.statistics import Comparison, Interval, Judgement, Standing
 from turnwise.statistics.verdict import Learning
 
 DIGITS = 2
+ENDED_COUNT = (
+    "Runs that were ended early count with the policy that they ended with; on the way they keep their last value, and "
+    "a value that they had not reached they never reach."
+)
 
 
-def tables(judgement: Judgement, references: Mapping[str, Interval] | None = None) -> list[TextTable]:
+def tables(
+    judgement: Judgement, references: Mapping[str, Interval] | None = None, outcomes: Outcomes | None = None
+) -> list[TextTable]:
     """The tables of a judgement, without empty ones.
 
     `references` are further rows below the variants: the scores of the warm start and the baseline policies, by name.
+    `outcomes` has the runs that were ended early or left out, if there are any.
     """
-    made = [standings(judgement, references or {})]
+    made = [standings(judgement, references or {}, outcomes)]
     if judgement.pairs:
         made.append(pairs(judgement))
     if judgement.learning:
@@ -25,15 +33,15 @@ def tables(judgement: Judgement, references: Mapping[str, Interval] | None = Non
     return made
 
 
-def standings(judgement: Judgement, references: Mapping[str, Interval]) -> TextTable:
-    """One row per variant, then one per entry of `references`.
+def standings(judgement: Judgement, references: Mapping[str, Interval], outcomes: Outcomes | None = None) -> TextTable:
+    """One row per variant, marked where runs were ended or left out, then one per entry of `references`.
 
     A variant's columns: mean and interquartile mean over seeds, the mean normalised to random = 0 and oracle = 1, and
     the gain over the warm start with its verdict.
     """
     rows = [
         [
-            f"{standing.name}\n{standing.mean.count} {'seed' if standing.mean.count == 1 else 'seeds'}",
+            _row_name(standing, outcomes),
             cell(standing.mean),
             cell(standing.interquartile_mean),
             cell(standing.normalised),
@@ -50,9 +58,17 @@ def standings(judgement: Judgement, references: Mapping[str, Interval]) -> TextT
         "policy; of gains over seeds and tasks.",
         "Normalised: 0 is the random policy, 1 the oracle.",
     ]
+    if outcomes is not None:
+        notes += [*outcomes.sentences(), *([ENDED_COUNT] if outcomes.ended else [])]
     return TextTable(
         "standings", f"{judgement.measure} on the test task set", columns, rows, [*notes, *judgement.notes]
     )
+
+
+def _row_name(standing: Standing, outcomes: Outcomes | None) -> str:
+    seeds = f"{standing.mean.count} {'seed' if standing.mean.count == 1 else 'seeds'}"
+    mark = "" if outcomes is None else outcomes.mark(standing.name)
+    return "\n".join([standing.name, seeds, *([mark] if mark else [])])
 
 
 def pairs(judgement: Judgement) -> TextTable:
