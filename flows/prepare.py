@@ -6,10 +6,12 @@ All variants and seeds of an ablation share what is prepared here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tasks.models_in_memory import LearnerParameters
 from tasks.playing import PlayParameters, tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
+from tasks.prepare.conversion import ConversionParameters, converted_policy
 from tasks.prepare.materials import (
     DemonstrationParameters,
     PolicyParameters,
@@ -26,11 +28,12 @@ from tasks.stage import computes
 from turnwise.agent.formats import make_format
 from turnwise.config.agent_rewards import added_rewards, requested_rewards
 from turnwise.config.model_settings import Compute
-from turnwise.config.schema import RetryOptions
+from turnwise.config.schema import Policy, RetryOptions
 from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment
+from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
 from turnwise.policy.pretrained import model_directory, pretrained, pretrained_folder
-from turnwise.store import Reference
+from turnwise.store import Reference, default_store
 from turnwise.store.outside import outside_file
 from turnwise.store.paths import project_root
 from turnwise.world import SPLITS, Split
@@ -100,6 +103,9 @@ def prepare_materials(experiment: Experiment) -> Materials:
     if computes():
         _require_device(experiment.compute)
         require_model(experiment)
+    converted = convert_model(experiment.policy)
+    if converted is not None and computes():
+        require_model(experiment, converted=default_store().folder(converted))
     made = {split: task_set.named(f"{split} task set")(task_set_parameters(experiment, split)) for split in SPLITS}
     # The contract promises disjoint splits; a world that breaks it would make every later number worthless.
     require_disjoint({split: tasks_of(reference, split) for split, reference in made.items()})
@@ -107,36 +113,54 @@ def prepare_materials(experiment: Experiment) -> Materials:
     policy = experiment.policy
     made_tokenizer = tokenizer(
         TokenizerParameters(
-            pretrained=pretrained(policy),
+            pretrained=None if converted is not None else pretrained(policy),
             chat_template_kwargs=policy.chat_template_kwargs,
             vocabulary=policy.vocabulary,
             format=experiment.agent.format,
         ),
         demonstrations=made_demonstrations,
+        converted=converted,
     )
     return Materials(made["train"], made["validation"], made["test"], made_demonstrations, made_tokenizer)
 
 
-def require_model(experiment: Experiment, *, thoroughly: bool = True) -> None:
+def convert_model(policy: Policy) -> Reference | None:
+    """Convert the GGUF that `policy.model` names; None where it names none."""
+    parameters = ConversionParameters.of(policy)
+    return None if parameters is None else converted_policy(parameters)
+
+
+def require_model(experiment: Experiment, *, thoroughly: bool = True, converted: Path | None = None) -> None:
     """Raise ConfigurationError if `policy.model` is a published model that cannot be used here.
 
     It is downloaded first where it is on a hub. Without `thoroughly` it is judged by its files alone, without the
-    seconds that importing transformers takes, and a model that is not on this machine is not judged.
+    seconds that importing transformers takes, and a model that is not on this machine is not judged. Of a GGUF only the
+    sizes are, until it is `converted`: the folder that it then is in.
     """
-    from turnwise.policy.published import require_readable, require_usable
+    from turnwise.policy.published import require_readable, require_sizes, require_usable
 
-    if thoroughly:
+    model, compute = experiment.policy.model, experiment.compute
+    if is_gguf(model):
+        require_sizes(
+            gguf_configuration(model),
+            model,
+            engine=compute.engine,
+            tensor_parallel=compute.tensor_parallel,
+            context_tokens=experiment.agent.context_tokens,
+        )
+        folder = converted
+    elif thoroughly:
         found = pretrained(experiment.policy)
         folder = None if found is None else pretrained_folder(found)
     else:
-        folder = model_directory(experiment.policy.model)
+        folder = model_directory(model)
     if folder is None:
         return
     require = require_usable if thoroughly else require_readable
     require(
         folder,
-        engine=experiment.compute.engine,
-        tensor_parallel=experiment.compute.tensor_parallel,
+        engine=compute.engine,
+        tensor_parallel=compute.tensor_parallel,
         context_tokens=experiment.agent.context_tokens,
         chat_template_kwargs=experiment.policy.chat_template_kwargs,
         functions=make_format(experiment.agent.format, experiment.made_world).functions,
@@ -172,7 +196,7 @@ def _to_imitate(experiment: Experiment, train_task_set: Reference) -> Reference:
 
 def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
     """Make the policy that reinforcement starts from: the initial one, after the SFT warm start if that is enabled."""
-    policy = initial_policy(
+    policy = convert_model(experiment.policy) or initial_policy(
         PolicyParameters.of(experiment.policy, pretrained(experiment.policy), experiment.agent.context_tokens),
         tokenizer=materials.tokenizer,
     )

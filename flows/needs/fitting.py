@@ -20,7 +20,7 @@ from turnwise.experiment import Experiment, build
 from turnwise.policy.device_memory import device_bytes
 from turnwise.policy.dimensions import Dimensions, dimensions_of
 from turnwise.policy.memory_plan import GIB
-from turnwise.policy.pretrained import model_directory, pretrained, pretrained_folder
+from turnwise.policy.pretrained import asks_hub, pretrained, pretrained_folder
 from turnwise.policy.sizes import covered
 
 TOLERANCE = 0.15
@@ -47,11 +47,11 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
     available = device_bytes(experiment.compute.device)
     if available is None:
         return
-    named = experiment.policy.model
-    if named != "scratch" and model_directory(named) is None and (found := pretrained(experiment.policy)) is not None:
+    if asks_hub(experiment.policy.model) and (found := pretrained(experiment.policy)) is not None:
         pretrained_folder(found)
     dimensions = dimensions_of(experiment.policy)
-    assert dimensions is not None, "the model is on this machine now"
+    if dimensions is None:  # a GGUF of an architecture that only transformers knows
+        return
     plan, running = largest_plan(experiment, dimensions), processes_with_runs(experiment, processes)
     if fits(running * plan.peak.bytes, available) is not False:
         return

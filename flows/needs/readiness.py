@@ -10,7 +10,7 @@ from turnwise.config.model_settings import Compute
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.device_memory import has_card
-from turnwise.policy.pretrained import model_directory
+from turnwise.policy.pretrained import asks_hub
 from turnwise.store.run_environment import platform
 
 BFLOAT16_FLAGS = ("avx512_bf16", "amx_tile")
@@ -22,8 +22,7 @@ def require_machine(experiment: Experiment, processes: int | None = None) -> Non
     the experiment needs. What is recorded is found whatever the machine can do.
     """
     require_precision(experiment.compute)
-    here = experiment.policy.model == "scratch" or model_directory(experiment.policy.model) is not None
-    if experiment.compute.device == "cpu" and here:
+    if experiment.compute.device == "cpu" and not asks_hub(experiment.policy.model):
         require_memory(experiment, experiment.compute.runner.with_processes(processes).processes)
 
 

@@ -8,7 +8,7 @@ from flows.sampling import evaluation, evaluation_at_horizon, first_turn_limit
 from tasks.stage import NotRecorded, recorded_only
 from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
-from turnwise.policy.pretrained import model_directory
+from turnwise.policy.pretrained import asks_hub
 from turnwise.store import Reference
 from turnwise.store.default import nothing_is_stored
 
@@ -21,7 +21,7 @@ def recorded_signals(experiment: Experiment) -> dict[InitialSignal, list[str]] |
     """
     if nothing_is_stored():
         return None
-    if experiment.policy.model != "scratch" and model_directory(experiment.policy.model) is None:
+    if asks_hub(experiment.policy.model):
         return None
     found: dict[InitialSignal, list[str]] = {}
     try:

@@ -8,19 +8,22 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import tasks.stage  # noqa: F401  (recomputes what was pruned)
 from tasks.models_in_memory import whole_policy
 from tasks.playing import instruction_of
+from tasks.prepare.conversion import converted_policy
 from tasks.rollout.evaluate import success_of
 from turnwise.agent.formats import make_format
 from turnwise.config.agent import Agent
 from turnwise.errors import ConfigurationError
+from turnwise.policy.gguf_models import CONVERSION_FILE, in_words
 from turnwise.policy.pretrained import is_commit
 from turnwise.reporting.markdown import render
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
-from turnwise.store.provenance import ancestry, codes, platforms
+from turnwise.store.provenance import Ancestor, ancestry, codes, platforms
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.world import make_world
 
@@ -96,6 +99,7 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         iteration=len(artifacts.iterations) if iteration is None else iteration,
         model=artifacts.experiment["policy"]["model"],
         content=content,
+        conversion=conversion_of(tree),
         of_hub=content is not None and is_commit(content),
         world=section["name"],
         agent=agent,
@@ -107,6 +111,15 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         platforms=platforms(tree),
         figures=list(_figures(run, policy, iteration)),
     )
+
+
+def conversion_of(tree: Ancestor) -> dict[str, Any] | None:
+    """What is recorded of the GGUF that the first policy of a lineage was dequantised from; None where it was not."""
+    if tree.record is not None and tree.record["stage"] == converted_policy.name:
+        folder = default_store().folder(tree.reference, [CONVERSION_FILE])
+        found: dict[str, Any] = json.loads((folder / CONVERSION_FILE).read_text(encoding="utf-8"))
+        return {**found, "precision": in_words(found["precisions"])}
+    return next(filter(None, map(conversion_of, tree.inputs)), None)
 
 
 def _figures(run: RecordedRun, policy: Reference, iteration: int | None) -> Iterator[Sequence[str]]:

@@ -18,6 +18,7 @@ from flows.sampling import first_turn_limit
 from tasks.observing import StageCall
 from tasks.rollout.evaluate import evaluate
 from turnwise.experiment import Experiment
+from turnwise.policy.gguf_sources import is_gguf
 
 TEST = "evaluate on test tasks"
 """The kind of the evaluations on the test task set, which is larger than that of validation."""
@@ -26,6 +27,7 @@ EXPECTED_SECONDS = {
     "demonstrations": 8.0,
     "tokenizer": 4.0,
     "initial_policy": 2.0,
+    "converted_policy": 15.0,
     "warm_start": 100.0,
     "baseline": 2.0,
     "initial_critic": 0.5,
@@ -61,7 +63,8 @@ def expected_work(stages: Stages) -> float:
 def stages_of_preparation(experiment: Experiment) -> Counter[str]:
     """What every run starts from: `flows.prepare`."""
     imitated = "demonstrations" if experiment.data.conversations is None else "conversations"
-    stages = Counter({"task_set": 3, imitated: 1, "tokenizer": 1, "initial_policy": 1})
+    stages = Counter({"task_set": 3, imitated: 1, "tokenizer": 1})
+    stages += Counter({"converted_policy": 2} if is_gguf(experiment.policy.model) else {"initial_policy": 1})
     return stages + Counter({"warm_start": int(experiment.warm_start.enabled)})
 
 

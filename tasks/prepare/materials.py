@@ -112,6 +112,10 @@ def demonstrations(parameters: DemonstrationParameters, *, task_set: Reference) 
     return draft.reference
 
 
+TOKENIZER_FILES = ("tokenizer*", "chat_template.jinja", GENERATION_FILE)
+"""Patterns of the files of a converted policy that a tokenizer is read from."""
+
+
 class TokenizerParameters(Section):
     """The parameters of the tokenizer."""
 
@@ -124,17 +128,23 @@ class TokenizerParameters(Section):
 
 
 @stage("tokenizer", code=lambda parameters: format_code(parameters.format))
-def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> Reference:
-    """Train a byte-level BPE on the demonstrations, or copy the tokenizer of a pretrained policy."""
+def tokenizer(
+    parameters: TokenizerParameters, *, demonstrations: Reference, converted: Reference | None = None
+) -> Reference:
+    """Train a byte-level BPE on the demonstrations, or copy the tokenizer of a pretrained or `converted` policy."""
     with default_store().write("tokenizer") as draft:
-        if parameters.pretrained is not None:
-            folder = pretrained_folder(parameters.pretrained)
+        if parameters.pretrained is not None or converted is not None:
+            if parameters.pretrained is not None:
+                folder = pretrained_folder(parameters.pretrained)
+            elif converted is not None:
+                folder = default_store().folder(converted, TOKENIZER_FILES)
             taken = load_tokenizer(folder)
             set_switches(taken, parameters.chat_template_kwargs)
             save_tokenizer(taken, draft.folder)
             if (folder / GENERATION_FILE).is_file():  # it names end tokens: see `load_frame`
                 shutil.copyfile(folder / GENERATION_FILE, draft.folder / GENERATION_FILE)
-            require_unchanged(parameters.pretrained)
+            if parameters.pretrained is not None:
+                require_unchanged(parameters.pretrained)
         else:
             texts = texts_to_imitate(demonstrations)
             tags = format_class(parameters.format).tags

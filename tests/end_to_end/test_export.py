@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from comparison import Computed
 from mlflow import MlflowClient
 from safetensors.torch import load_file
+from served_policy import asked, require_greedy, served
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from flows.commands import cli
@@ -37,10 +30,6 @@ pytestmark = pytest.mark.chain
 
 ROOT = Path(__file__).parents[2]
 RUN = "mt-grpo seed 1"
-START_SECONDS = 400
-"""More than a server takes to start on a busy machine."""
-TIE = 1e-3
-"""Logits that are closer than this may be ordered otherwise by other kernels."""
 
 
 @pytest.fixture
@@ -162,65 +151,10 @@ def test_mlflow_has_the_final_policy_as_a_model_of_its_run_with_its_test_metrics
 
 @pytest.fixture
 def server(run: RecordedRun, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The address at which vLLM serves the exported policy on the loopback, and its folder.
-
-    The module is what the command `vllm serve` runs; that command itself needs vLLM under its own package name, which
-    the build for CPUs does not have.
-    """
-    if find_spec("vllm") is None:
-        pytest.skip("vLLM is not installed")
+    """The address at which vLLM serves the exported policy on the loopback, and its folder."""
     folder = exported(tmp_path / "policy")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    arguments = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "policy"]
-    arguments += ["--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", str(64 * 2**20)]
-    offline = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TORCH_COMPILE_DISABLE": "1"}
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *arguments],
-            env={**os.environ, **offline},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        address, until = f"http://127.0.0.1:{port}", time.monotonic() + START_SECONDS
-        while not answers(f"{address}/health"):
-            ended = process.poll() is not None
-            assert not ended and time.monotonic() < until, (tmp_path / "log").read_text()
-            time.sleep(0.5)
+    with served(folder, tmp_path / "log") as address:
         yield address, folder
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-
-
-def answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(address, timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
-def asked(address: str, **request: Any) -> Any:
-    """The one choice in a server's answer to a greedy request."""
-    body = json.dumps({"model": "policy", "temperature": 0, "return_token_ids": True, **request}).encode()
-    with urllib.request.urlopen(
-        urllib.request.Request(address, body, {"Content-Type": "application/json"}), timeout=120
-    ) as answer:
-        return json.load(answer)
-
-
-def require_greedy(model: Any, context: Sequence[int], reply: Sequence[int]) -> None:
-    """Each token of the reply has the model's largest logit, or is level with it."""
-    with torch.inference_mode():
-        logits = model(torch.tensor([[*context, *reply]])).logits[0, len(context) - 1 : -1]
-    lacking = logits.max(-1).values - logits[torch.arange(len(reply)), list(reply)]
-    assert float(lacking.max()) < TIE
 
 
 @pytest.mark.engine

@@ -19,6 +19,7 @@ from turnwise.config.model_settings import (
 )
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
+from turnwise.policy.gguf_sources import is_gguf, require_named_gguf, wheel_models
 from turnwise.policy.pretrained import model_directory
 from turnwise.policy.weight_files import require_weights_form
 from turnwise.suggestions import unknown
@@ -53,6 +54,8 @@ def require_policy(
                 "agent.format native-tools needs a published model, whose chat template shows functions; found "
                 "policy.model: scratch: set agent.format to tool-json"
             )
+    elif is_gguf(policy.model):
+        require_named_gguf(policy.model)
     elif not policy.model.strip() or (folder := model_directory(policy.model)) is None:
         _require_hub_id(policy.model)
     else:
@@ -88,5 +91,6 @@ def _require_hub_id(model: str) -> None:
             "policy.model must be 'scratch', a folder that is there, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct; "
             f"found {found} at {model!r}"
         )
-    if difflib.SequenceMatcher(None, model, SCRATCH).ratio() > 0.8:
-        raise ConfigurationError(f"policy.model: {unknown(model, [SCRATCH])}")
+    words = [SCRATCH, *wheel_models()]
+    if any(difflib.SequenceMatcher(None, model, word).ratio() > 0.8 for word in words):
+        raise ConfigurationError(f"policy.model: {unknown(model, words)}")

@@ -1,7 +1,7 @@
 """The dimensions of a decoder before it is made or loaded: what its memory depends on.
 
 Those of a policy from scratch follow from the section `policy`. Those of a published model are read from its
-`config.json`; its weights need not be there. They are arithmetic for the families of
+`config.json`, or a GGUF's header; its weights need not be there. They are arithmetic for the families of
 `turnwise.policy.configured_shapes`; of another architecture torch's meta device makes a model of shapes alone.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
 from turnwise.policy.configured_shapes import DECODERS, Dimensions, configured_dimensions, read_configuration
+from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
 from turnwise.policy.known_models import known_dimensions
 from turnwise.policy.pretrained import model_directory
 from turnwise.policy.sizes import shapes_from_scratch
@@ -26,6 +27,8 @@ def dimensions_of(policy: Policy) -> Dimensions | None:
     """
     if policy.model == "scratch":
         return _from_scratch(policy)
+    if is_gguf(policy.model):
+        return configured_dimensions(gguf_configuration(policy.model))
     folder = model_directory(policy.model) or _cached_folder(policy)
     return known_dimensions(policy.model) if folder is None else dimensions_in(folder)
 

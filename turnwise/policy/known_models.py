@@ -23,9 +23,12 @@ def facts() -> dict[str, Any]:
     return found
 
 
+def known_configuration(model: str) -> dict[str, Any]:
+    """What is known of the `config.json` of a published model, by its name on the hub; empty where nothing is."""
+    found = [entry["config"] for entry in facts()["configurations"] if model in entry["models"]]
+    return dict(found[0]) if found else {}
+
+
 def known_dimensions(model: str) -> Dimensions | None:
     """The dimensions of a published model by its name on the hub; None for one that is not among the known ones."""
-    for entry in facts()["configurations"]:
-        if model in entry["models"]:
-            return configured_dimensions(entry["config"])
-    return None
+    return configured_dimensions(known_configuration(model))

