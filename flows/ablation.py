@@ -10,6 +10,7 @@ from rich.console import Console
 
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
+from flows.needs.model_seconds import model_seconds
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.recorded_metrics import summary_metrics
@@ -90,7 +91,7 @@ def compare(experiment: Experiment, console: Console, processes: int | None = No
     require_place()
     require_memory(experiment, processes)
     told = FlowProgress(experiment.ablation.name)
-    display = Display(console, stages_of_ablation(experiment), processes, told.reached)
+    display = Display(console, stages_of_ablation(experiment), processes, told.reached, model_seconds(experiment))
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)

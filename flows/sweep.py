@@ -21,6 +21,7 @@ from rich.console import Console
 
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
+from flows.needs.model_seconds import model_seconds
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import all_references, results_folder
@@ -130,7 +131,7 @@ def sweep(
     require_memory(experiment, processes)
     console = Console(quiet=quiet)
     told = FlowProgress(experiment.ablation.name)
-    display = Display(console, stages_of_sweep(experiment), processes, told.reached)
+    display = Display(console, stages_of_sweep(experiment), processes, told.reached, model_seconds(experiment))
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)

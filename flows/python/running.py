@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from flows.ablation import AblationResult, comparison
+from flows.needs.model_seconds import model_seconds
 from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.python.ablation_report import AblationReport
 from flows.python.recorded import RecordedRuns, runs
@@ -118,14 +119,14 @@ def evaluate(
 
 @flow_run("preparation", "prepare {experiment.world.name}")
 def _preparation(experiment: Experiment, quiet: bool = False) -> Prepared:
-    with Display(Console(quiet=quiet), stages_of_preparation(experiment)).showing():
+    with Display(Console(quiet=quiet), stages_of_preparation(experiment), of_model=model_seconds(experiment)).showing():
         return prepare_policy(experiment, prepare_materials(experiment))
 
 
 @flow_run("evaluation", "evaluate {experiment.world.name}")
 def _evaluation(experiment: Experiment, quiet: bool = False) -> dict[str, dict[str, float]]:
     expected = stages_of_preparation(experiment) + stages_of_reference_points(experiment)
-    with Display(Console(quiet=quiet), expected).showing():
+    with Display(Console(quiet=quiet), expected, of_model=model_seconds(experiment)).showing():
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         evaluated = {
             **evaluate_baselines(experiment, prepared),

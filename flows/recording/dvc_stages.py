@@ -28,6 +28,7 @@ from flows import roster
 from flows.ablation import compare
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
+from flows.needs.model_seconds import model_seconds
 from flows.prepare import (
     Prepared,
     evaluate_baselines,
@@ -86,7 +87,7 @@ def dvc_stage(stage: str, experiment: Experiment, variant: str | None, seed: int
 
 def materialise_materials(experiment: Experiment) -> None:
     """Write the task sets, the demonstrations, the tokenizer and the baselines' scores on the test task set."""
-    with _showing(stages_of_preparation(experiment) + stages_of_reference_points(experiment)):
+    with _showing(stages_of_preparation(experiment) + stages_of_reference_points(experiment), experiment):
         materials = prepare_materials(experiment)
         baselines = evaluate_baselines(experiment, materials)
     data = project_root() / "data"
@@ -101,7 +102,7 @@ def materialise_materials(experiment: Experiment) -> None:
 
 def materialise_warm_start(experiment: Experiment) -> None:
     """Write the policy that reinforcement starts from, its learning curve, and its scores on the test task set."""
-    with _showing(stages_of_preparation(experiment) + stages_of_reference_points(experiment)):
+    with _showing(stages_of_preparation(experiment) + stages_of_reference_points(experiment), experiment):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         test = evaluate_warm_start(experiment, prepared)
     models = project_root() / "models"
@@ -129,7 +130,7 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     own = single(experiment, variant, seed)
     require_memory(own)
     expected = stages_of_preparation(experiment) + stages_of_run(experiment, variant)
-    with _showing(expected), observing(disk_guard(own)):
+    with _showing(expected, own), observing(disk_guard(own)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
         run = run_recorded(experiment, prepared, record, variant, seed)
@@ -174,9 +175,9 @@ def _require_part(experiment: Experiment, variant: str, seed: int) -> None:
 
 
 @contextmanager
-def _showing(expected: Stages) -> Iterator[None]:
+def _showing(expected: Stages, experiment: Experiment) -> Iterator[None]:
     console = Console()
-    display = Display(console, expected)
+    display = Display(console, expected, of_model=model_seconds(experiment))
     with display.showing():
         yield
     console.print(f"{display.computed} stages computed, {display.found} found in the store", highlight=False)

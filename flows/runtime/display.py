@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgres
 from rich.table import Column
 from rich.text import Text
 
-from flows.runtime.work_left import Stages, WorkLeft
+from flows.runtime.work_left import NOTHING, Stages, WorkLeft
 from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
 from turnwise.store import Reference, default_store
@@ -60,17 +60,19 @@ class Display(Observer):
         expected: Stages,
         processes: int = 1,
         reached: Callable[[float], None] = lambda share: None,
+        of_model: Mapping[str, float] = NOTHING,
     ) -> None:
         """Show the `expected` calls of stages as they return.
 
         They are shared by `processes`; the others report through `worker` and `finished_by_worker`. `reached` is told
-        the share that is done after each of them, also from other threads.
+        the share that is done after each of them, also from other threads. `of_model` has the seconds that the policy's
+        size adds to a call of each kind.
         """
         self.computed = 0
         self.found = 0
         self.made: set[Reference] = set()
         """All artifacts that were computed now, even if they had been computed before."""
-        self._console, self._left, self._processes = console, WorkLeft(expected), processes
+        self._console, self._left, self._processes = console, WorkLeft(expected, of_model), processes
         self._reached = reached
         self._by_workers: set[tuple[str, str]] = set()
         self._views: dict[str, WorkerView] = {}

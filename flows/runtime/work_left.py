@@ -1,8 +1,9 @@
 """The stages that a command will call, and the estimate of how long those that are left will take.
 
-Stages are counted by kind. A kind that was computed in this command takes what it took so far, on average; one that was
-not yet takes its rough seconds, at the pace of those that were; the pace begins as that of two cores, since the first
-stages load libraries and say little of what follows. What lies between stages (records, the loading of
+Stages are counted by kind. Rough seconds are those of a small policy, and `flows.needs.model_seconds` adds what the
+arithmetic of a large one takes. A kind that was computed in this command takes what it took so far, on average; one
+that was not yet takes its rough seconds, at the pace of those that were; the pace begins as that of two cores, since
+the first stages load libraries and say little of what follows. What lies between stages (records, the loading of
 libraries) is measured for each process, from its first stage to its last, and taken to go on.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from flows import roster
 from flows.prepare import ON_TEST_TASKS
@@ -40,6 +42,7 @@ EXPECTED_SECONDS = {
 SECONDS_OF_TRUST = 20.0
 """How many seconds of work the rough seconds themselves count for in the pace."""
 
+NOTHING: Mapping[str, float] = MappingProxyType({})
 Stages = Mapping[str, int]
 """How many calls of stages there are, by their kind."""
 
@@ -55,9 +58,9 @@ def expected_seconds(kind: str) -> float:
     return of_iterations.get(kind, EXPECTED_SECONDS.get(kind, 1.0))
 
 
-def expected_work(stages: Stages) -> float:
-    """The sum of the rough seconds of some calls."""
-    return sum(number * expected_seconds(kind) for kind, number in stages.items())
+def expected_work(stages: Stages, of_model: Mapping[str, float] = NOTHING) -> float:
+    """The sum of the rough seconds of some calls; `of_model` has what the policy's size adds to a call of each kind."""
+    return sum(number * (expected_seconds(kind) + of_model.get(kind, 0.0)) for kind, number in stages.items())
 
 
 def stages_of_preparation(experiment: Experiment) -> Counter[str]:
@@ -116,8 +119,8 @@ def stages_not_called(run: Run) -> Counter[str]:
 class WorkLeft:
     """Counts the calls of stages that have returned, and estimates what is left of those that were expected."""
 
-    def __init__(self, expected: Stages) -> None:
-        self._expected = Counter(expected)
+    def __init__(self, expected: Stages, of_model: Mapping[str, float] = NOTHING) -> None:
+        self._expected, self._of_model = Counter(expected), of_model
         self._returned: Counter[str] = Counter()
         self._computed: Counter[str] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -142,17 +145,15 @@ class WorkLeft:
     @property
     def share(self) -> float:
         """The share of the expected work that is done, from 0 to 1."""
-        done = sum(
-            min(self._returned[kind], number) * expected_seconds(kind) for kind, number in self._expected.items()
-        )
-        return done / expected_work(self._expected)
+        done = {kind: min(self._returned[kind], number) for kind, number in self._expected.items()}
+        return self._work(done) / self._work(self._expected)
 
     def seconds(self, at_once: int) -> float | None:
         """Estimated seconds until all is done, by so many processes at once; None before anything was computed."""
         computing = sum(self._seconds.values())
         if not computing:
             return None
-        pace = (computing + SECONDS_OF_TRUST) / (expected_work(self._computed) + SECONDS_OF_TRUST)
+        pace = (computing + SECONDS_OF_TRUST) / (self._work(self._computed) + SECONDS_OF_TRUST)
         between = sum(ended - began for began, ended in self._busy.values()) / computing
         left = sum(
             max(0, number - self._returned[kind]) * self._seconds_of(kind, pace)
@@ -163,4 +164,7 @@ class WorkLeft:
     def _seconds_of(self, kind: str, pace: float) -> float:
         if self._computed[kind]:
             return self._seconds[kind] / self._computed[kind]
-        return pace * expected_seconds(kind)
+        return pace * self._work({kind: 1})
+
+    def _work(self, stages: Stages) -> float:
+        return expected_work(stages, self._of_model)
