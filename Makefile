@@ -24,7 +24,7 @@ repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics 
 # As many processes as tests/conftest.py finds right for this machine: three on two cores. Files, and the tests of a file,
 # come in random order; the last line says which, and `make test ORDER=...` repeats it.
 test: $(VENV)/ready ## every test
-	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 20 $(if $(ORDER),-p randomly --randomly-seed=$(ORDER))
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 20 $(if $(ORDER),--randomly-seed=$(ORDER))
 
 ui: $(VENV)/ready ## MLflow's pages on what was run
 	$(BIN)/turnwise ui
