@@ -111,7 +111,7 @@ def test_the_page_says_when_and_by_what_each_run_was_ended(with_ended: ReportDat
 
 def test_a_curve_ends_with_a_cross_and_the_mean_goes_as_far_as_all_runs_do(with_ended: ReportData) -> None:
     figure = learning_curves(with_ended)[0]
-    assert "at iteration 12, where a run was ended" in figure.description
+    assert "at iteration 12, the last that all its runs have, since some were ended" in figure.description
     (axes,) = figure.draw(True).axes
     crosses = [line for line in axes.lines if line.get_marker() == "x"]
     ends = [curve.points[-1] for curve in with_ended.curves if (curve.variant, curve.seed) == ("grpo-or", 2)]

@@ -123,7 +123,7 @@ def ended_handle() -> Line2D:
 
 def _where_ended(rows: Sequence[tuple[int, float, float, float]], ended: Collection[int]) -> str:
     """What the description adds where the mean ends because runs were ended."""
-    return f" at iteration {rows[-1][0]}, where a run was ended" if ended else ""
+    return f" at iteration {rows[-1][0]}, the last that all its runs have, since some were ended" if ended else ""
 
 
 def _values(
