@@ -15,8 +15,6 @@ from turnwise.store.place import SharedPlace
 
 S3 = "s3://"
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 10, 60
-MOST_REMOVED_AT_ONCE = 1000
-"""S3's own bound."""
 
 
 class BucketPlace(SharedPlace):
@@ -82,13 +80,8 @@ class BucketPlace(SharedPlace):
         self._files.put([str(path) for path in files.values()], [self._at(name) for name in files])
 
     def _remove(self, names: Collection[str]) -> None:
-        # `rm` would ask for each file whether it is there.
-        from fsspec.asyn import sync as fsspec_sync
-
-        every = [self._at(name) for name in names]
-        for first in range(0, len(every), MOST_REMOVED_AT_ONCE):
-            of_one = every[first : first + MOST_REMOVED_AT_ONCE]
-            fsspec_sync(self._files.loop, self._files._bulk_delete, of_one)
+        if names:  # none would be an error
+            self._files.rm([self._at(name) for name in names])
 
 
 def _s3fs() -> Any:
