@@ -84,7 +84,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "Prefect": ("prefect.tasks:Task.__init__", "prefect.tasks:Task.__call__"),
     "MLflow": ("flows.recording.record:AblationRecord.iteration",),
-    "retention": ("flows.run:_prune_behind",),
+    "retention": ("flows.train:_prune_behind",),
     "display": ("flows.runtime.display:Display.started", "flows.runtime.display:Display.finished"),
 }
 """The functions of each part, `module:name`. Those that a checkout does not have are left out."""

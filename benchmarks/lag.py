@@ -109,10 +109,10 @@ def measured(
     experiment: Experiment, prepared: Prepared, seed: int, sampler: Sampler | None
 ) -> list[tuple[float, float, float, float]]:
     """The figures of the iterations of one run."""
-    from flows.run import run_variant
+    from flows.train import train
 
     marks = Marks()
-    run_variant(experiment, prepared, "base", seed, marks.iteration, sampler)
+    train(experiment, prepared, "base", seed, marks.iteration, sampler)
     return marks.per_iteration()
 
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from prefect import flow
 from rich.console import Console
 
 from flows.prepare import Materials, play_parameters, prepare_materials, prepare_policy
 from flows.runtime.display import Display
-from flows.runtime.flow_runs import flow_run
 from tasks.credit_study.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
 from tasks.credit_study.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
 from tasks.credit_study.score_vectors import VectorsParameters, score_vectors
@@ -49,14 +49,14 @@ class StudyRun:
     """Numbers of stages that were computed now, and that came from the cache."""
 
 
-@flow_run("credit study", "credit study of {experiment.world.name}")
-def credit_study_flow(experiment: Experiment, policy: str | None, tasks: int, replay_count: int) -> StudyRun:
-    """`study_credit` as a flow run of its own, shown in the terminal."""
-    return study_credit(experiment, policy, tasks, replay_count, Console())
-
-
+@flow(
+    name="credit study",
+    flow_run_name="credit study of {experiment.world.name}",
+    validate_parameters=False,
+    persist_result=False,
+)
 def study_credit(
-    experiment: Experiment, policy: str | None, tasks: int, replay_count: int, console: Console
+    experiment: Experiment, policy: str | None, tasks: int, replay_count: int, quiet: bool = False
 ) -> StudyRun:
     """Study the policy that `policy` names (None: the experiment's warm start) and write `results/credit-study`.
 
@@ -64,7 +64,7 @@ def study_credit(
     """
     _require_sense(experiment, tasks, replay_count)
     named = None if policy is None else find_policy(policy)
-    display = Display(console, _expected_stages(named is None))
+    display = Display(Console(quiet=quiet), _expected_stages(named is None))
     with display.showing():
         materials = prepare_materials(experiment)
         if named is None:

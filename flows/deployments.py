@@ -10,7 +10,9 @@ from typing import Any
 
 from prefect import flow, runtime
 
-from flows.ablation import AblationResult, comparison
+from flows.ablation import comparison
+from flows.recording.publish import AblationResult
+from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process
 from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
@@ -40,7 +42,7 @@ def ablation(
         settings: single values by dotted key, e.g. `{"optimization.iterations": 5}`.
     """
     _begin()
-    return _digest(comparison(_load(parameters, overlays, settings)))
+    return _digest(run_flow(comparison, _load(parameters, overlays, settings)))
 
 
 @flow(name="experiment", flow_run_name=_run_name)
@@ -61,7 +63,7 @@ def experiment(
         seed: by default the first of `ablation.seeds`.
     """
     _begin()
-    return _digest(comparison(single(_load(parameters, overlays, settings), variant, seed)))
+    return _digest(run_flow(comparison, single(_load(parameters, overlays, settings), variant, seed)))
 
 
 def _digest(result: AblationResult) -> str:

@@ -79,7 +79,7 @@ def probe_policy(run: Run, iteration: Iteration) -> Reference:
     )
 
 
-def keep_books(run: Run, iteration: Iteration) -> Reference:
+def monitor(run: Run, iteration: Iteration) -> Reference:
     """Compute the iteration's monitors, judge them by the alarm rules, and set the next turn limit."""
     experiment, alarms = run.experiment, run.experiment.alarms
     return health.named(run.label(iteration))(

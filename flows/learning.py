@@ -61,7 +61,7 @@ def score_under_warm_start(run: Run, iteration: Iteration) -> Reference:
     )
 
 
-def give_credit(run: Run, iteration: Iteration) -> Reference:
+def credit_rollout(run: Run, iteration: Iteration) -> Reference:
     """Compute the advantages of the rollout."""
     experiment = run.experiment
     in_reward = _penalised_in(experiment, "reward")

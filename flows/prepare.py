@@ -24,7 +24,6 @@ from tasks.prepare.materials import (
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
-from tasks.stage import computes
 from turnwise.agent.formats import make_format
 from turnwise.config.agent_rewards import added_rewards, requested_rewards
 from turnwise.config.model_settings import Compute
@@ -98,13 +97,11 @@ def prepare_materials(experiment: Experiment) -> Materials:
             task.
     """
     experiment.require_programs()
-    # Before the first stage: what this machine cannot do is refused while nothing has been computed. But what is
-    # recorded is found whatever this machine can do.
-    if computes():
-        _require_device(experiment.compute)
-        require_model(experiment)
+    # Before the first stage: what this machine cannot do is refused while nothing has been computed.
+    require_device(experiment.compute)
+    require_model(experiment)
     converted = convert_model(experiment.policy)
-    if converted is not None and computes():
+    if converted is not None:
         require_model(experiment, converted=default_store().folder(converted))
     made = {split: task_set.named(f"{split} task set")(task_set_parameters(experiment, split)) for split in SPLITS}
     # The contract promises disjoint splits; a world that breaks it would make every later number worthless.
@@ -167,7 +164,8 @@ def require_model(experiment: Experiment, *, thoroughly: bool = True, converted:
     )
 
 
-def _require_device(compute: Compute) -> None:
+def require_device(compute: Compute) -> None:
+    """Raise ConfigurationError if this machine lacks the device or precision that the learner needs."""
     plain = (compute.device, compute.precision, compute.compiled) == ("cpu", "float32", False)
     if plain and compute.moments != "8-bit":
         return  # every machine supports this, and a fully cached run need not import torch

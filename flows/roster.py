@@ -1,9 +1,7 @@
-"""The roster: every stage of an iteration, described once, in the order in which they run.
+"""The roster: every stage of an iteration, with when it is due and how it is shown, in the order in which they run.
 
-    P_k --rollout--> trajectories_k --select--> groups_k --credit, update--> P_(k+1) --(every n)--> evaluation
-
-`flows.run` runs it. The progress display, MLflow's metrics, the results, the dry run, the disk needs, the time account,
-`turnwise lineage`, retention and the report read it, so adding a stage is adding an entry here.
+`flows.train` calls them. The progress display, MLflow's metrics, the results, the dry run, the disk needs, the time
+account, `turnwise lineage`, retention and the report read this list.
 """
 
 from __future__ import annotations
@@ -12,11 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.agent_evol import imitate_successes, keep_successes
-from flows.health import keep_books, probe_policy, return_to_healthy
-from flows.learning import give_credit, score_under_warm_start, train_critic, update_policy, value_rollout
-from flows.run_state import Iteration, Run
-from flows.sampling import evaluate_policy, evaluate_policy_at_horizon, roll_out, select_groups
+from flows.run_state import Iteration
 from tasks.credit.credit import credit
 from tasks.credit.scores import reference, values
 from tasks.credit.select import select
@@ -73,8 +67,6 @@ class IterationStage:
     that are never due together may share one; their metrics and costs are then described by the first."""
     stage: Stage[Any]
     """The task that computes it."""
-    make: Callable[[Run, Iteration], Reference | None]
-    """Calls the task with parameters and inputs from the run so far; None: there was nothing to make after all."""
     due: Callable[[Experiment, int], bool]
     """Whether it runs in an iteration, which counts from 1, by the configuration alone."""
     seconds: float
@@ -116,7 +108,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="rollout",
         stage=rollout,
-        make=roll_out,
         due=lambda experiment, number: True,
         seconds=1.0,
         groups=("rollout",),
@@ -138,7 +129,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="selection",
         stage=select,
-        make=select_groups,
         due=lambda experiment, number: experiment.selection.rule != "all",
         seconds=0.1,
         groups=("selection",),
@@ -146,7 +136,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="probe",
         stage=probe,
-        make=probe_policy,
         due=lambda experiment, number: (
             experiment.monitors.probe_every is not None and (number - 1) % experiment.monitors.probe_every == 0
         ),
@@ -158,7 +147,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="values",
         stage=values,
-        make=value_rollout,
         due=lambda experiment, number: experiment.has_critic,
         seconds=0.8,
         costs=(MachineCost("seconds/values"),),
@@ -166,7 +154,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="reference",
         stage=reference,
-        make=score_under_warm_start,
         due=lambda experiment, number: experiment.optimization.reference is not None,
         seconds=0.4,
         costs=(MachineCost("seconds/reference"),),
@@ -174,7 +161,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="credit",
         stage=credit,
-        make=give_credit,
         due=lambda experiment, number: not _evolves(experiment),
         seconds=0.1,
         groups=("credit",),
@@ -188,14 +174,12 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="credit",
         stage=keep,
-        make=keep_successes,
         due=lambda experiment, number: _evolves(experiment),
         seconds=0.1,
     ),
     IterationStage(
         name="policy",
         stage=update,
-        make=update_policy,
         due=lambda experiment, number: not _evolves(experiment) and not _warms_up(experiment, number),
         seconds=1.2,
         groups=("update",),
@@ -217,7 +201,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="policy",
         stage=fine_tune,
-        make=imitate_successes,
         due=lambda experiment, number: _evolves(experiment),
         seconds=1.5,
         follows="policy",
@@ -225,7 +208,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="critic",
         stage=learn_values,
-        make=train_critic,
         due=lambda experiment, number: (
             experiment.has_critic and (not experiment.critic_on_trunk or _warms_up(experiment, number))
         ),
@@ -237,7 +219,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="evaluation",
         stage=evaluate,
-        make=evaluate_policy,
         due=_evaluates,
         seconds=2.0,
         groups=("validation",),
@@ -246,7 +227,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="evaluation_at_horizon",
         stage=evaluate,
-        make=evaluate_policy_at_horizon,
         due=lambda experiment, number: _limits_turns(experiment) and _evaluates(experiment, number),
         seconds=2.0,
         groups=("validation_at_horizon",),
@@ -255,7 +235,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="health",
         stage=health,
-        make=keep_books,
         due=lambda experiment, number: True,
         seconds=0.2,
         groups=("monitor", "alarm", "horizon"),
@@ -281,7 +260,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="returned",
         stage=return_to,
-        make=return_to_healthy,
         due=lambda experiment, number: False,  # an alarm's response makes it, once the iteration is recorded
         seconds=0.1,
         follows="policy",

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from prefect import flow
 from rich.console import Console
 
 from flows.needs.disk import disk_guard
@@ -28,7 +29,6 @@ from flows.recording.results import all_references, results_folder
 from flows.run_state import Run
 from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress
-from flows.runtime.flow_runs import flow_run
 from flows.runtime.work_left import stages_of_sweep
 from flows.workers.left_out import divided, require_none, said_of
 from flows.workers.sharing import shared_runs
@@ -111,7 +111,7 @@ def _changes(candidate: Candidate, values: Mapping[str, object]) -> dict[str, ob
     return {} if merged(values, changes) == values else changes
 
 
-@flow_run("sweep", "{experiment.ablation.name}")
+@flow(name="sweep", flow_run_name="{experiment.ablation.name}", validate_parameters=False, persist_result=False)
 def sweep(
     experiment: Experiment, candidates: Sequence[Candidate], processes: int | None = None, quiet: bool = False
 ) -> SweepResult:

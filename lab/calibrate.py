@@ -9,14 +9,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from prefect import flow
 from rich.console import Console
 
 from flows.prepare import prepare_materials, prepare_policy
-from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display
-from flows.runtime.flow_runs import flow_run
+from flows.runtime.flow_runs import ready_for_prefect, run_flow
 from flows.runtime.work_left import stages_of_ablation
+from flows.train import train
 from lab.calibration import MonitoredRun, calibrate
 from lab.calibration_page import FIGURE, Calibration, Cost, data, draw, page
 from tasks.health.health import read_monitors
@@ -34,12 +35,13 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
     """
     for experiment in experiments:
         _require_sense(experiment)
-    result = calibration.found_or_run(experiments, defaults)
+    ready_for_prefect(Console())
+    result = run_flow(calibration, experiments, defaults)
     write_calibration(result, folder)
     Console().print(f"{len(result.calibrated)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
 
 
-@flow_run("calibration", "calibrate the alarms")
+@flow(name="calibration", flow_run_name="calibrate the alarms", validate_parameters=False, persist_result=False)
 def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule]) -> Calibration:
     """Run the experiments and calibrate: rules are chosen on the first half of the seeds and tried on the second."""
     runs: list[Run] = []
@@ -58,7 +60,7 @@ def all_runs(experiment: Experiment) -> list[Run]:
     """Run every variant with every seed."""
     prepared = prepare_policy(experiment, prepare_materials(experiment))
     return [
-        run_variant(experiment.variant(variant), prepared, variant, seed)
+        train(experiment.variant(variant), prepared, variant, seed)
         for seed in experiment.ablation.seeds
         for variant in experiment.ablation.variants
     ]

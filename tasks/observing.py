@@ -21,6 +21,8 @@ class StageCall:
     """Whether the result came from the cache."""
     seconds: float
     """Wall time of this call, in seconds. The time that computing took is `seconds` in the artifact's clock."""
+    key: str
+    """The cache key of the call."""
 
 
 class Observer:
@@ -37,16 +39,6 @@ current_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", de
 
 
 @contextmanager
-def unobserved() -> Iterator[None]:
-    """Notify nobody of the stages that are called in the block."""
-    token = current_observers.set(())
-    try:
-        yield
-    finally:
-        current_observers.reset(token)
-
-
-@contextmanager
 def observing(observer: Observer) -> Iterator[None]:
     """Notify the observer of every stage that is called in the block."""
     token = current_observers.set((*current_observers.get(), observer))
@@ -54,3 +46,9 @@ def observing(observer: Observer) -> Iterator[None]:
         yield
     finally:
         current_observers.reset(token)
+
+
+def notify(call: StageCall) -> None:
+    """Notify the current observers of a stage that has returned."""
+    for observer in current_observers.get():
+        observer.finished(call)

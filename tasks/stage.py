@@ -14,7 +14,7 @@ the digests of its inputs and the platform; in the parameters, paths of files an
 versions (`tasks.identity`). If a record does not belong to its key, or its artifact is missing or damaged, the result
 is recomputed with a warning. Only infrastructure failures are retried: a bug or a wrong configuration fails at once.
 Packages that take seconds to import (torch, transformers, vLLM) are imported inside the functions that compute: a
-process that finds all its results in the store never imports them. Nor does it import Prefect (`recorded_only`).
+process that finds all its results in the store never imports them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ import json
 import logging
 import pkgutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, get_type_hints
 
@@ -51,31 +50,6 @@ from turnwise.store.remaking import Record, make_again
 logger = logging.getLogger(__name__)
 
 Arguments = ParamSpec("Arguments")
-
-
-class NotRecorded(BaseException):
-    """A stage that must be computed was called within `recorded_only`. Not an error, so nothing else handles it."""
-
-
-_recorded_only: ContextVar[bool] = ContextVar("recorded_only", default=False)
-
-
-@contextmanager
-def recorded_only() -> Iterator[None]:
-    """Within the block nothing is computed: a stage whose result is not recorded raises NotRecorded.
-
-    The records are read without Prefect, whose import and server take seconds.
-    """
-    token = _recorded_only.set(True)
-    try:
-        yield
-    finally:
-        _recorded_only.reset(token)
-
-
-def computes() -> bool:
-    """Whether stages without a recorded result are computed: not within `recorded_only`."""
-    return not _recorded_only.get()
 
 
 def stage(
@@ -159,27 +133,24 @@ class Stage(Generic[Arguments]):
             with telling_of_a_full_disk():
                 return self._compute(digest, ingredients, *args, **kwargs)
 
-        if _recorded_only.get():
-            reference = _recorded_or_refused(key)
-        else:
-            from tasks.prefect_task import TaskCall, run_as_task
+        from tasks.prefect_task import TaskCall, run_as_task
 
-            call = TaskCall(label if label == self.name else f"{label}: {self.name}", key, compute)
-            found = _is_recorded(key, label)
-            with nullcontext() if found else only_one(key):
-                reference = run_as_task(
-                    self.function,
-                    call,
-                    name=self.name,
-                    recorded=found or _is_recorded(key),
-                    retries=self.retries,
-                    retry_delay_seconds=self.retry_delay_seconds,
-                )
-                if computed:
-                    share_record(key, default_store())
+        call = TaskCall(label if label == self.name else f"{label}: {self.name}", key, compute)
+        found = _is_recorded(key, label)
+        with nullcontext() if found else only_one(key):
+            reference = run_as_task(
+                self.function,
+                call,
+                name=self.name,
+                recorded=found or _is_recorded(key),
+                retries=self.retries,
+                retry_delay_seconds=self.retry_delay_seconds,
+            )
+            if computed:
+                share_record(key, default_store())
         for observer in current_observers.get():
             seconds = time.perf_counter() - began
-            observer.finished(StageCall(self.name, label, reference, not computed, seconds))
+            observer.finished(StageCall(self.name, label, reference, not computed, seconds, key))
         return reference
 
     def _compute(
@@ -334,17 +305,6 @@ def _digests(value: Any, what: str) -> Any:
         f"{what} must be a Reference, or None, a list or a dict of them; it holds a {type(value).__name__}: values "
         "belong into the parameters, data into an artifact"
     )
-
-
-def _recorded_or_refused(key: str) -> Reference:
-    """The usable result recorded under the key. Raises NotRecorded where there is none."""
-    try:
-        reference = recorded(key, default_store())
-    except ArtifactError:
-        reference = None
-    if reference is None:
-        raise NotRecorded(key)
-    return reference
 
 
 def _is_recorded(key: str, label: str = "") -> bool:

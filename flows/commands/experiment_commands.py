@@ -108,7 +108,12 @@ def stage(
     os.environ["TURNWISE_HOME"] = str(home())
     os.environ.pop("DVC_ROOT", None)
     chosen = load_experiment(parameters, None, None)
-    from flows.recording.dvc_stages import materialise
+    from rich.console import Console
+
+    from flows.runtime.flow_runs import ready_to_run
+
+    ready_to_run(chosen, Console())
+    from flows.recording.dvc_stages import materialise  # imports Prefect
 
     materialise(name, chosen, variant, seed)
 

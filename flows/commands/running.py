@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from flows.credit_study import credit_study_flow
 from flows.python.running import ablation, evaluate, prepare
+from flows.runtime.flow_runs import ready_to_run, run_flow
 from turnwise.credit_study.page import print_study
 from turnwise.experiment import Experiment
 from turnwise.reporting.terminal.comparison import print_report
@@ -71,7 +71,10 @@ def show_credit(experiment: Experiment, policy: str | None, tasks: int, replays:
     """Run the credit study, which compares every estimator with replays, and print its results."""
     console = Console()
     began = time.monotonic()
-    run = credit_study_flow.found_or_run(experiment, policy, tasks, replays)
+    ready_to_run(experiment, console)
+    from flows.credit_study import study_credit  # imports Prefect
+
+    run = run_flow(study_credit, experiment, policy, tasks, replays)
     print_study(run.study, console)
     console.print()
     for name, value in (

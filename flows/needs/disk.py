@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from flows import roster
 from flows.needs.work import planned_run
 from tasks.observing import Observer, StageCall
-from tasks.stage import computes
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
@@ -141,6 +140,6 @@ class DiskGuard(Observer):
 
 
 def disk_guard(experiment: Experiment, processes: int = 1) -> DiskGuard:
-    """The guard of an ablation's needs; it asks for no room where they are not known, or where nothing is computed."""
-    needed = needs_of(experiment, processes) if computes() else None
+    """The guard of an ablation's needs; it asks for no room where they are not known."""
+    needed = needs_of(experiment, processes)
     return DiskGuard(needed.disk if needed else 0)

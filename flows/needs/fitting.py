@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from flows.needs.memory import MemoryPlan, largest_plan
-from tasks.stage import computes
 from turnwise.config.model_settings import Adapter
 from turnwise.config.overlays import merged
 from turnwise.errors import ConfigurationError
@@ -40,10 +39,8 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
     """Raise ConfigurationError where the ablation cannot fit into the memory of its device.
 
     A model on a hub is downloaded first, as the run would do next. A device that is not there is another check's
-    subject. Where nothing is computed (`tasks.stage.recorded_only`), no memory is needed, and nothing is looked at.
+    subject.
     """
-    if not computes():
-        return
     available = device_bytes(experiment.compute.device)
     if available is None:
         return

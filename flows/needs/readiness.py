@@ -19,7 +19,7 @@ BFLOAT16_FLAGS = ("avx512_bf16", "amx_tile")
 
 def require_machine(experiment: Experiment, processes: int | None = None) -> None:
     """Raise ConfigurationError where this machine clearly lacks the device, the precision, or on a CPU the memory that
-    the experiment needs. What is recorded is found whatever the machine can do.
+    the experiment needs.
     """
     require_precision(experiment.compute)
     if experiment.compute.device == "cpu" and not asks_hub(experiment.policy.model):

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 
-from flows.ablation import AblationResult, comparison
-from flows.needs.model_seconds import model_seconds
-from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.prepare import Prepared
 from flows.python.ablation_report import AblationReport
 from flows.python.recorded import RecordedRuns, runs
+from flows.recording.finished import finished_ablation
+from flows.recording.publish import AblationResult, publish_finished
 from flows.recording.record import tracking_uri
-from flows.runtime.display import Display
-from flows.runtime.flow_runs import flow_run
+from flows.runtime.flow_runs import ready_for_prefect, ready_to_run, require_machine_and_model, run_flow
 from flows.runtime.process_settings import prepare_process
-from flows.runtime.work_left import stages_of_preparation, stages_of_reference_points
-from tasks.observing import Observer, StageCall, observing
-from tasks.stage import computes
+from tasks.observing import Observer, StageCall, notify, observing
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.experiment import Experiment, single
-from turnwise.reporting.data.cells import WARM_START
-from turnwise.store import default_store
+from turnwise.store.default import require_place
+from turnwise.tracking.database import require_store
 
 Follow = Callable[[StageCall], None]
 """Called with every stage as soon as it has returned, computed or found."""
@@ -81,8 +79,23 @@ def ablation(
             is over the others, and `left_out` of what is returned names them.
     """
     prepare_process()
+    experiment.require_programs()
+    finished = finished_ablation(experiment)
+    if finished is None:
+        require_machine_and_model(experiment, processes)
+    require_store(tracking_uri(experiment))
+    require_place()
+    if finished is not None:
+        result = publish_finished(experiment, finished.outcome(experiment), len(finished.calls))
+        with _following(follow):
+            for call in finished.calls:
+                notify(replace(call, cached=True, seconds=0.0))
+        return FinishedAblation(experiment, result)
+    ready_for_prefect(Console(quiet=quiet))
+    from flows.ablation import comparison  # imports Prefect
+
     with _following(follow):
-        return FinishedAblation(experiment, comparison.found_or_run(experiment, processes, quiet))
+        return FinishedAblation(experiment, run_flow(comparison, experiment, processes, quiet))
 
 
 def run(
@@ -104,8 +117,11 @@ def run(
 def prepare(experiment: Experiment, *, follow: Follow | None = None, quiet: bool = False) -> Prepared:
     """Make the task sets, demonstrations, tokenizer and warm start of an experiment: references to artifacts."""
     prepare_process()
+    ready_to_run(experiment, Console(quiet=quiet))
+    from flows.evaluate import preparation  # imports Prefect
+
     with _following(follow):
-        return _preparation.found_or_run(experiment, quiet)
+        return run_flow(preparation, experiment, quiet)
 
 
 def evaluate(
@@ -113,55 +129,26 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Evaluate the baseline policies and the warm start on the test task set: their metrics, by name."""
     prepare_process()
+    ready_to_run(experiment, Console(quiet=quiet))
+    from flows.evaluate import evaluation  # imports Prefect
+
     with _following(follow):
-        return _evaluation.found_or_run(experiment, quiet)
-
-
-@flow_run("preparation", "prepare {experiment.world.name}")
-def _preparation(experiment: Experiment, quiet: bool = False) -> Prepared:
-    with Display(Console(quiet=quiet), stages_of_preparation(experiment), of_model=model_seconds(experiment)).showing():
-        return prepare_policy(experiment, prepare_materials(experiment))
-
-
-@flow_run("evaluation", "evaluate {experiment.world.name}")
-def _evaluation(experiment: Experiment, quiet: bool = False) -> dict[str, dict[str, float]]:
-    expected = stages_of_preparation(experiment) + stages_of_reference_points(experiment)
-    with Display(Console(quiet=quiet), expected, of_model=model_seconds(experiment)).showing():
-        prepared = prepare_policy(experiment, prepare_materials(experiment))
-        evaluated = {
-            **evaluate_baselines(experiment, prepared),
-            WARM_START: evaluate_warm_start(experiment, prepared),
-        }
-    return {name: default_store().metrics(reference) for name, reference in evaluated.items()}
+        return run_flow(evaluation, experiment, quiet)
 
 
 class _Follower(Observer):
-    """Hands stages on. Those that are only looked up are held until it is known that nothing has to be computed: else
-    they are looked up again by the flow run, and would be handed on twice.
-    """
-
     def __init__(self, follow: Follow) -> None:
         self._follow = follow
-        self._held: list[StageCall] = []
 
     def finished(self, call: StageCall) -> None:
-        if not computes():
-            self._held.append(call)
-            return
-        self._held.clear()
         self._follow(call)
-
-    def close(self) -> None:
-        for call in self._held:
-            self._follow(call)
 
 
 @contextmanager
 def _following(follow: Follow | None) -> Iterator[None]:
+    """Hand every stage that returns in the block on, where somebody wants it."""
     if follow is None:
         yield
         return
-    follower = _Follower(follow)
-    with observing(follower):
+    with observing(_Follower(follow)):
         yield
-    follower.close()

@@ -1,15 +1,19 @@
-"""Sweeps from Python: what is recorded is found without Prefect; else its server is started."""
+"""Sweeps from Python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+
+from flows.runtime.flow_runs import ready_to_run, run_flow
 from flows.runtime.process_settings import prepare_process
-from flows.sweep import SweepResult, sweep_experiment
-from flows.sweep import sweep as run_sweep
 from turnwise.config.sweeps import Range, candidates
 from turnwise.experiment import Experiment
+
+if TYPE_CHECKING:
+    from flows.sweep import SweepResult
 
 
 def sweep(
@@ -43,4 +47,8 @@ def sweep(
     prepare_process()
     choices = {key: found if isinstance(found, Range) else list(found) for key, found in values.items()}
     tried = candidates(choices, random)
-    return run_sweep.found_or_run(sweep_experiment(experiment, tried, variant, seeds), tried, processes, quiet)
+    ready_to_run(experiment, Console(quiet=quiet), processes)
+    from flows.sweep import sweep as compare_values  # imports Prefect
+    from flows.sweep import sweep_experiment
+
+    return run_flow(compare_values, sweep_experiment(experiment, tried, variant, seeds), tried, processes, quiet)

@@ -22,10 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from prefect import flow, runtime
 from rich.console import Console
 
 from flows import roster
-from flows.ablation import compare
+from flows.ablation import comparison
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
 from flows.needs.model_seconds import model_seconds
@@ -40,7 +41,7 @@ from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import DIGESTS_FILE
 from flows.run_state import Run
 from flows.runtime.display import Display
-from flows.runtime.flow_runs import flow_run
+from flows.runtime.flow_runs import run_flow
 from flows.runtime.work_left import Stages, stages_of_preparation, stages_of_reference_points, stages_of_run
 from flows.workers.sharing import run_recorded
 from tasks.models_in_memory import whole_policy
@@ -65,18 +66,16 @@ def materialise(stage: str, experiment: Experiment, variant: str | None = None, 
         raise ConfigurationError(f"the stage train takes --variant and --seed, the others neither; this is {stage}")
     if variant is not None and seed is not None:
         _require_part(experiment, variant, seed)
-    dvc_stage.found_or_run(stage, experiment, variant, seed)
+    run_flow(dvc_stage, stage, experiment, variant, seed)
 
 
 def _stage_run_name() -> str:
     """The name of a stage's flow run, e.g. `train mt-grpo seed 1`."""
-    from prefect import runtime
-
     given = runtime.flow_run.parameters
     return given["stage"] if given["variant"] is None else f"{given['stage']} {given['variant']} seed {given['seed']}"
 
 
-@flow_run("DVC stage", _stage_run_name)
+@flow(name="DVC stage", flow_run_name=_stage_run_name, validate_parameters=False, persist_result=False)
 def dvc_stage(stage: str, experiment: Experiment, variant: str | None, seed: int | None) -> None:
     """`materialise` as a flow run of its own."""
     if variant is not None and seed is not None:
@@ -150,11 +149,10 @@ def materialise_report(experiment: Experiment) -> None:
     Raises:
         TrainingEnded: a fault has left out runs; the report of the others is written.
     """
-    console = Console()
-    comparison = compare(experiment, console)
-    if comparison.repeat:
-        console.print(comparison.repeat, highlight=False, soft_wrap=True)
-    comparison.require_whole()
+    result = run_flow(comparison, experiment)
+    if result.repeat:
+        Console().print(result.repeat, highlight=False, soft_wrap=True)
+    result.require_whole()
 
 
 ONCE: Mapping[str, Callable[[Experiment], None]] = {

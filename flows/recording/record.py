@@ -70,11 +70,11 @@ def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
     of_iterations = dict.fromkeys(stage.stage.function.__module__ for stage in roster.ROSTER)
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
-    plugins = sorted({module for variant in variants for module in _plugin_code(variant)})
+    plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})
     return fingerprint([*MODULES_OF_PREPARATION, *of_iterations, *world_code(experiment), *plugins])
 
 
-def _plugin_code(experiment: Experiment) -> list[str]:
+def plugin_modules_of(experiment: Experiment) -> list[str]:
     """The modules of all plug-ins that an experiment names."""
     credit = experiment.credit
     rules = [credit.estimator] if credit.thought is None else [credit.estimator, credit.thought.estimator]
@@ -208,6 +208,14 @@ class AblationRecord:
         child.log_summary(evaluation_metrics("test", tested, run.test_at_horizon), policy)
         test = read_evaluation(tested, SAMPLED)[: self._experiment.tracking.traces]
         child.log_trajectories("test", test, weights=self._weights)
+
+    def whole(self, run: Run) -> None:
+        """Record a run that has ended before; what is recorded of it already stays."""
+        self.open(run.name, run.variant, run.seed, self._experiment.variant(run.variant))
+        self.start(run)
+        for iteration in run.iterations:
+            self.iteration(run, iteration)
+        self.finish(run)
 
     @_alone
     def fail(self, run_name: str, reason: str) -> None:

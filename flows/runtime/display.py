@@ -70,6 +70,8 @@ class Display(Observer):
         """
         self.computed = 0
         self.found = 0
+        self.calls: list[StageCall] = []
+        """Every stage that has returned, in order."""
         self.made: set[Reference] = set()
         """All artifacts that were computed now, even if they had been computed before."""
         self._console, self._left, self._processes = console, WorkLeft(expected, of_model), processes
@@ -126,6 +128,7 @@ class Display(Observer):
     def _count(self, call: StageCall, process: str) -> float:
         """Count a stage, and return the share of the work that is done."""
         now = time.monotonic()
+        self.calls.append(call)
         self._left.count(call, process, now)
         if call.cached:
             self.found += 1

@@ -1,109 +1,45 @@
-"""Flows that need no Prefect where everything that they would compute is recorded.
+"""Around a flow run of Prefect: its server and imports made ready, the tags by which it is found, and its loss told.
 
-    @flow_run("comparison", "{experiment.ablation.name}")
-    def comparison(experiment: Experiment) -> AblationResult: ...
-
-    comparison(experiment)                as a flow run of Prefect, whose server is running
-    comparison.found_or_run(experiment)   from the store if every stage is recorded; else it starts the server first
-
-Importing Prefect takes two seconds and starting its server ten, so what is recorded is answered without either.
+The flows are plain functions under Prefect's `@flow`. Importing one imports Prefect, which takes two seconds, and
+running one needs its server, which takes ten to start. What is recorded as a whole is answered without either
+(`flows.recording.finished`), so a module of flows is imported where one is called.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
-import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, TypeVar
-from uuid import UUID
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
 from flows.needs.readiness import require_machine
 from flows.prepare import require_model
 from flows.runtime.server import ensure_server, require_server
-from tasks.stage import NotRecorded, recorded_only
-from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
-from turnwise.store.default import nothing_is_stored
+
+if TYPE_CHECKING:
+    from prefect import Flow
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class FlowRun(Generic[Arguments, Result]):
-    """A function that runs as a flow run of Prefect: see `flow_run`."""
+def run_flow(flow: Flow[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    """What a flow returns, run under the tags that its parameters say (`tags_of`), with those of the flow around it.
 
-    def __init__(
-        self,
-        function: Callable[Arguments, Result],
-        name: str,
-        run_name: str | Callable[[], str],
-        tags: Sequence[str] = (),
-    ) -> None:
-        self._function, self._name, self._run_name, self._tags = function, name, run_name, tags
-        functools.update_wrapper(self, function)
-
-    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        """What the function returns, as a flow run. Prefect's settings must be in the environment."""
-        from prefect import flow, tags
-
-        from flows.runtime.reported_states import report_lasting_states
-
-        report_lasting_states()
-        given = inspect.signature(self._function).bind(*args, **kwargs).arguments
-        decorate = flow(name=self._name, flow_run_name=self._run_name, validate_parameters=False, persist_result=False)
-        with tags(*self._tags, *tags_of(given)):
-            return decorate(self._function)(*args, **kwargs)
-
-    def found_or_run(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        """What the function returns: from the store if all its stages are recorded, else from a flow run.
-
-        What the model's files or this machine show to be impossible is refused before libraries are loaded and the
-        server is started. Raises ConfigurationError for that, and TurnwiseError where Prefect's server is lost on the
-        way.
-        """
-        given = inspect.signature(self._function).bind(*args, **kwargs).arguments
-        refusal = None
-        if isinstance(experiment := given.get("experiment"), Experiment):
-            require_model(experiment, thoroughly=False)
-            try:
-                require_machine(experiment, given.get("processes"))
-            except ConfigurationError as error:
-                if nothing_is_stored():
-                    raise
-                refusal = error
-        try:
-            with recorded_only(), _warnings_of_the_finished():
-                return self._function(*args, **kwargs)
-        except NotRecorded:
-            if refusal is not None:
-                raise refusal from None
-            ready_for_prefect(Console(quiet=bool(given.get("quiet"))))
-        try:
-            return self(*args, **kwargs)
-        except Exception as error:
-            require_server(error)
-            raise
-
-
-def flow_run(
-    name: str, run_name: str | Callable[[], str], tags: Sequence[str] = ()
-) -> Callable[[Callable[Arguments, Result]], FlowRun[Arguments, Result]]:
-    """Turn a function into one that runs as a flow run, with these names in Prefect's UI.
-
-    A `run_name` may hold the function's parameters in braces. The flow run has the `tags` that are given, those that
-    its parameters say (`tags_of`) and those of the flow run that it is a part of.
+    Raises TurnwiseError where Prefect's server is lost on the way.
     """
+    from prefect import tags
 
-    def decorate(function: Callable[Arguments, Result]) -> FlowRun[Arguments, Result]:
-        return FlowRun(function, name, run_name, tags)
-
-    return decorate
+    given = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
+    try:
+        with tags(*tags_of(given)):
+            return flow(*args, **kwargs)
+    except Exception as error:
+        require_server(error)
+        raise
 
 
 def in_flow_run() -> bool:
@@ -112,52 +48,33 @@ def in_flow_run() -> bool:
     return context is not None and context.FlowRunContext.get() is not None
 
 
-def current_flow_run() -> str | None:
-    """The id of the flow run that this code is a part of; None where it is a part of none."""
-    if not in_flow_run():
-        return None
-    from prefect import runtime
-
-    return str(runtime.flow_run.id)
-
-
-@contextmanager
-def part_of(flow_run: str | None) -> Iterator[None]:
-    """Have the flow runs of the block listed as parts of one that another process makes; None: of none.
-
-    Prefect's server must know that flow run.
-    """
-    if flow_run is None:
-        yield
-        return
-    from prefect.context import FlowRunContext, SyncClientContext
-    from prefect.results import ResultStore
-    from prefect.task_runners import ThreadPoolTaskRunner
-
-    with (
-        SyncClientContext.get_or_create() as opened,
-        FlowRunContext(
-            flow_run=opened.client.read_flow_run(UUID(flow_run)),
-            client=opened.client,
-            task_runner=ThreadPoolTaskRunner(),
-            result_store=ResultStore(),
-            detached=True,
-        ),
-    ):
-        yield
-
-
 def tags_of(parameters: Mapping[str, Any]) -> list[str]:
     """The tags of a flow run, by which Prefect's pages and automations find it: what it is of, where it says so.
 
-    From the function's parameters: `ablation NAME` and `world NAME` of an `experiment`, and `stage`, `variant` and
-    `seed` as they are.
+    From the flow's parameters: `ablation NAME` and `world NAME` of an `experiment`, and `stage`, `variant` and `seed`
+    as they are.
     """
     found = []
     if isinstance(experiment := parameters.get("experiment"), Experiment):
         found += [f"ablation {experiment.ablation.name}", f"world {experiment.world.name}"]
     named = (name for name in ("stage", "variant", "seed") if isinstance(parameters.get(name), str | int))
     return [*found, *(f"{name} {parameters[name]}" for name in named)]
+
+
+def ready_to_run(experiment: Experiment, console: Console, processes: int | None = None) -> None:
+    """`require_machine_and_model`, then `ready_for_prefect`."""
+    require_machine_and_model(experiment, processes)
+    ready_for_prefect(console)
+
+
+def require_machine_and_model(experiment: Experiment, processes: int | None = None) -> None:
+    """Raise ConfigurationError for what the world, the model's files or this machine show to be impossible.
+
+    Before libraries are loaded and the server is started.
+    """
+    experiment.require_programs()
+    require_model(experiment, thoroughly=False)
+    require_machine(experiment, processes)
 
 
 def ready_for_prefect(console: Console) -> None:
@@ -176,43 +93,3 @@ def ready_for_prefect(console: Console) -> None:
 
         mark_flow_runs()
         close_abandoned_runs()
-
-
-_held: ContextVar[list[logging.LogRecord] | None] = ContextVar("held", default=None)
-"""What this thread has logged within `_warnings_of_the_finished`; None outside of it, and in every other thread."""
-
-
-class _HeldBack(logging.Filter):
-    """Keeps from a handler what is held back, and passes what other threads log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is not held back."""
-        held = _held.get()
-        if held is not None and record not in held[-1:]:  # several handlers are given the same record in turn
-            held.append(record)
-        return held is None
-
-
-@contextmanager
-def _warnings_of_the_finished() -> Iterator[None]:
-    """Log what the block logs when it ends, or nothing where it ends in NotRecorded: the flow run will log it again.
-
-    What other threads log meanwhile is logged at once.
-    """
-    root, held_back = logging.getLogger(), _HeldBack()
-    held: list[logging.LogRecord] = []
-    handlers = list(root.handlers) or [last for last in [logging.lastResort] if last is not None]
-    for handler in handlers:
-        handler.addFilter(held_back)
-    token = _held.set(held)
-    try:
-        yield
-    except NotRecorded:
-        held.clear()
-        raise
-    finally:
-        _held.reset(token)
-        for handler in handlers:
-            handler.removeFilter(held_back)
-        for record in held:
-            root.handle(record)

@@ -17,11 +17,9 @@ from contextlib import contextmanager
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from flows.runtime.child_process import ChildProcess, given_work, saying
-from flows.runtime.flow_runs import flow_run
 from tasks.observing import Observer, StageCall, observing
 from tasks.prefect_records import recorded
 from tasks.rollout.rollout import RolloutParameters, rollout
-from tasks.stage import computes
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, default_store
 
@@ -80,7 +78,7 @@ class Sampler:
 
     def begin(self, call: RolloutCall) -> None:
         """Have the rollout made unless it is in the store; the process is started if there is none."""
-        if not computes() or call.is_made():
+        if call.is_made():
             return
         if self._process is None:
             self._process = ChildProcess("flows.runtime.sampler", self._finished, self._ended)
@@ -147,11 +145,12 @@ def sampling_ahead(
 def main() -> None:
     """The sampler's process: make rollouts as standard input says, and report each on standard output."""
     with saying() as say, observing(_Finished(say)):
-        rollouts_ahead()
+        from prefect import flow
+
+        flow(name="rollouts ahead", flow_run_name="rollouts ahead", persist_result=False)(_make_rollouts)()
 
 
-@flow_run("rollouts ahead", "rollouts ahead")
-def rollouts_ahead() -> None:
+def _make_rollouts() -> None:
     """Make the rollouts of the next iterations while another process updates the policy."""
     for call in given_work():
         RolloutCall.model_validate_json(call).make()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from flows.prepare import Prepared
-from flows.run import run_variant
 from flows.run_state import Iteration, Run
+from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler
+from flows.train import train
 from flows.workers.reports import Began, Ended, Iterated, Made, Reporter
-from flows.workers.run_flow import in_own_flow_run
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
@@ -29,8 +29,6 @@ class RunOrder(BaseModel):
     """Whether its final policy is played on the test task set."""
     samples_ahead: bool = False
     """Whether the worker has rollouts sampled ahead in a further process, where `rollout.lag` allows it."""
-    within: str | None = None
-    """The id of the ablation's flow run in Prefect."""
 
     @property
     def name(self) -> str:
@@ -48,14 +46,9 @@ def read_order(text: str, last: RunOrder | None) -> RunOrder:
 def make_ordered(order: RunOrder, reporter: Reporter, sampler: Sampler | None = None) -> None:
     """In a worker: make the run and report it. Stages whose results are stored already are found there.
 
-    It is a flow run of its own, a part of the ablation's.
+    It is a flow run with the tags of the ablation; Prefect's pages do not list it as a part of the ablation's flow run,
+    which is in another process.
     """
-    in_own_flow_run(
-        order.experiment, order.variant, order.seed, lambda: _make(order, reporter, sampler), within=order.within
-    )
-
-
-def _make(order: RunOrder, reporter: Reporter, sampler: Sampler | None) -> None:
 
     def began(run: Run) -> None:
         reporter.send(
@@ -72,7 +65,8 @@ def _make(order: RunOrder, reporter: Reporter, sampler: Sampler | None) -> None:
 
     own = order.experiment.variant(order.variant)
     try:
-        run = run_variant(
+        run = run_flow(
+            train,
             own,
             Prepared(**order.prepared),
             order.variant,

@@ -18,15 +18,13 @@ from rich.console import Console
 
 from flows.prepare import Prepared
 from flows.recording.record import AblationRecord
-from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display
-from flows.runtime.flow_runs import current_flow_run, in_flow_run
+from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.runtime.work_left import stages_not_called
-from flows.workers.run_flow import in_own_flow_run
-from tasks.observing import Observer, StageCall, observing, unobserved
-from tasks.stage import NotRecorded, computes, recorded_only
+from flows.train import train
+from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 
@@ -81,7 +79,7 @@ class SharedRuns(Observer):
         tested: bool = True,
         on_run: Callable[[Run], None] = lambda run: None,
     ) -> None:
-        """`elsewhere`: the workers make every run that is not recorded, and this process none.
+        """`elsewhere`: the workers make every run, and this process none.
 
         `sampler` samples ahead for the runs that this process makes (`rollout.lag`). Without `tested` no test task is
         played. `on_run` is called with each run that is done.
@@ -89,8 +87,6 @@ class SharedRuns(Observer):
         self._experiment, self._prepared, self._record = experiment, prepared, record
         self._make_workers, self._elsewhere, self._sampler = make_workers, elsewhere, sampler
         self._tested, self._on_run = tested, on_run
-        self._flow_run = current_flow_run()
-        """The ablation's. Runs are handed out from within that of the first run."""
         self._workers: Workers | None = None
         self._made: dict[RunName, Run | TrainingEnded] = {}
         self._followed: dict[RunName, FollowedRun] = {}
@@ -118,7 +114,7 @@ class SharedRuns(Observer):
         """Every variant with every seed, or the fault that ended it. Whatever becomes of one run, the others go on."""
         every = list(self._left)
         if self._elsewhere:
-            self._hand_out([each for each in every if not self._is_recorded(each)])
+            self._hand_out(every)
         with observing(self):
             for each in every:
                 self._left.remove(each)
@@ -153,22 +149,9 @@ class SharedRuns(Observer):
                 variant=variant,
                 seed=seed,
                 tested=self._tested,
-                within=self._flow_run,
             )
             followed = self._followed[variant, seed] = FollowedRun(order, self._record)
             self._workers.submit(followed)
-
-    def _is_recorded(self, each: RunName) -> bool:
-        """Whether nothing of a run must be computed. Nobody is told of the stages that are looked up for it."""
-        variant, seed = each
-        try:
-            with recorded_only(), unobserved():
-                run_variant(self._experiment.variant(variant), self._prepared, variant, seed, tested=self._tested)
-        except NotRecorded:
-            return False
-        except TrainingEnded:
-            return True
-        return True
 
     def _taken_back(self, each: RunName) -> bool:
         """Take a run back that was given to the workers; False if one of them has begun it."""
@@ -193,11 +176,10 @@ class SharedRuns(Observer):
             logger.warning("%s seed %d is left out: %s", *each, outcome)
 
     def _make_here(self, each: RunName) -> None:
-        def make() -> Run:
-            return run_recorded(self._experiment, self._prepared, self._record, *each, self._sampler, self._tested)
-
         try:
-            outcome: Run | TrainingEnded = in_own_flow_run(self._experiment, *each, make) if in_flow_run() else make()
+            outcome: Run | TrainingEnded = run_recorded(
+                self._experiment, self._prepared, self._record, *each, self._sampler, self._tested
+            )
         except TrainingEnded as error:
             outcome = error
         self._take(each, outcome)
@@ -232,7 +214,7 @@ def shared_runs(
 
         return ProcessWorkers(workers, samplers - 1, display, console.print)
 
-    wanted = computes() and (on_ray or workers > 0)
+    wanted = on_ray or workers > 0
     with sampling_ahead(samplers > 0, display.finished_by_worker, console.print) as sampler:
         shared = SharedRuns(
             experiment,
@@ -268,7 +250,7 @@ def run_recorded(
     name = f"{variant} seed {seed}"
     record.open(name, variant, seed, own)
     try:
-        run = run_variant(own, prepared, variant, seed, record.iteration, sampler, record.start, tested)
+        run = run_flow(train, own, prepared, variant, seed, record.iteration, sampler, record.start, tested)
     except TrainingEnded as error:
         record.leave_out(name, error)
         raise

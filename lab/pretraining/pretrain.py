@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from prefect import flow
 from rich.console import Console
 
 from flows.prepare import play_parameters, task_set_parameters
 from flows.runtime.display import Display
-from flows.runtime.flow_runs import flow_run
+from flows.runtime.flow_runs import ready_for_prefect, run_flow
 from lab.pretraining.configuration import BaseSize, Pretraining
 from lab.pretraining.corpus import (
     COPYING,
@@ -74,7 +75,7 @@ class CardLine:
     random: float
 
 
-@flow_run("pretraining", "pretraining of {name}")
+@flow(name="pretraining", flow_run_name="pretraining of {name}", validate_parameters=False, persist_result=False)
 def pretraining_flow(
     configuration: Pretraining, experiments: Mapping[str, Experiment], name: str, folder: Path, console: Console
 ) -> Reference:
@@ -102,8 +103,9 @@ def pretrain(configuration: Pretraining, names: Sequence[str], folder: Path | No
             if source not in (known := [*configuration.worlds, *COPYING]):
                 raise ConfigurationError(f"a source of a phase: {unknown(source, known)}")
     experiments = experiments_of(configuration)
+    ready_for_prefect(console)
     for name in names or configuration.policies:
-        policy = pretraining_flow.found_or_run(configuration, experiments, name, folder or BASE_POLICIES, console)
+        policy = run_flow(pretraining_flow, configuration, experiments, name, folder or BASE_POLICIES, console)
         console.print(f"{name}: {policy.digest} in {folder or BASE_POLICIES}")
 
 

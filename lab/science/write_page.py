@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from flows.ablation import comparison
+from flows.python.running import ablation as run_ablation
 from flows.recording.record import project_tracking_uri
 from flows.roster import spending
 from flows.runtime.server_settings import keep_finished_runs
@@ -51,7 +51,7 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
         experiment = experiment_of(claims.ablations[ablation])
         keep_finished_runs(experiment.storage.keep_finished_days)
         use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
-        result = comparison.found_or_run(experiment, processes)
+        result = run_ablation(experiment, processes=processes).result
         left_out += result.left_out
         budgets = at_equal_budgets(grouped(find_runs(project_tracking_uri(), ablation)), spending())
         record = Record(result.digest, _without_samples(result.report, claims), tuple(budgets))

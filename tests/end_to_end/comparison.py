@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from flows import ablation
+from flows.recording import publish
 from turnwise.experiment import Experiment
 from turnwise.own_process import collect_rarely
 from turnwise.reporting.html import report_files
@@ -32,7 +33,7 @@ def compared(
     console: Console | None = None,
     *,
     drawn: bool = False,
-) -> ablation.AblationResult:
+) -> publish.AblationResult:
     """The comparison of an ablation's variants.
 
     Args:
@@ -42,18 +43,11 @@ def compared(
         console: where it says what it does.
         drawn: whether page and figures are drawn, too, which takes longer than a tiny ablation itself.
     """
-    from prefect import flow
-
-    made: list[ablation.AblationResult] = []
-
-    @flow(name="test")
-    def the_flow() -> None:
-        made.append(ablation.compare(experiment, console or Console(quiet=True), processes))
-
     with pytest.MonkeyPatch.context() as patch:
         if results is not None:
-            patch.setattr(ablation, "results_folder", lambda _: results)
+            patch.setattr(publish, "results_folder", lambda _: results)
         if not drawn:
             patch.setattr(report_files, "_drawn", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
-        the_flow()
-    return made[0]
+        if console is not None:
+            patch.setattr(ablation, "Console", lambda **_: console)
+        return ablation.comparison(experiment, processes, quiet=True)

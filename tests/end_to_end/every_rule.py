@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.run import run_variant
 from flows.run_state import Iteration
+from flows.train import train
 from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.experiment import Experiment, load
@@ -79,7 +79,7 @@ def experiment(world: str, settings: dict[str, Any]) -> Experiment:
 def trained(chosen: Experiment) -> tuple[Prepared, list[Iteration]]:
     """What training began with, and its iterations."""
     prepared = prepare_policy(chosen, prepare_materials(chosen))
-    return prepared, run_variant(chosen, prepared, "grpo-or", 1).iterations
+    return prepared, train(chosen, prepared, "grpo-or", 1).iterations
 
 
 def require_trains(world: str, rule: str) -> None:

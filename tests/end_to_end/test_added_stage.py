@@ -1,4 +1,4 @@
-"""A stage that is added to the roster runs in every iteration, and whatever tells of stages tells of it."""
+"""A stage that an iteration calls and the roster lists: whatever tells of stages tells of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from comparison import compared
 from rich.console import Console
 
 from flows import roster
+from flows import train as of_train
 from flows.commands.plan import show_plan
 from flows.needs.disk import needs_of
 from flows.needs.work import planned_run
@@ -20,9 +21,9 @@ from flows.recording.record import tracking_uri
 from flows.recording.results import all_references
 from flows.recording.sources import answer
 from flows.roster import IterationStage, MachineCost, PlottedMetric
-from flows.run import run_variant
 from flows.run_state import Iteration, Run
 from flows.runtime.work_left import expected_work, stages_of_ablation
+from flows.train import train
 from tasks.stage import stage
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
@@ -63,7 +64,6 @@ def measure_lengths(run: Run, iteration: Iteration) -> Reference:
 ADDED = IterationStage(
     name="lengths",
     stage=lengths,
-    make=measure_lengths,
     due=lambda experiment, number: True,
     seconds=3.0,
     groups=("lengths",),
@@ -73,13 +73,21 @@ ADDED = IterationStage(
 )
 
 
-def test_a_stage_is_added_by_one_entry_of_the_roster(
+def test_a_stage_is_added_by_its_call_and_one_entry_of_the_roster(
     prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
     overlay = Path(__file__).parent / "tiny.yaml"
     experiment = load(ROOT / "params.yaml", [overlay], {**SMALL, "optimization.iterations": ITERATIONS})
     plan, stages, needs = planned_run(experiment, "base"), stages_of_ablation(experiment), needs_of(experiment)
+    iterate = of_train._iterate
+
+    def with_lengths(run: Run, number: int) -> Iteration:
+        iteration = iterate(run, number)
+        iteration.made["lengths"] = measure_lengths(run, iteration)
+        return iteration
+
+    monkeypatch.setattr(of_train, "_iterate", with_lengths)
     monkeypatch.setattr(roster, "ROSTER", (*roster.ROSTER, ADDED))
 
     # Before anything is computed: the dry run, the estimate of the time left, the disk that is needed.
@@ -110,5 +118,5 @@ def test_a_stage_is_added_by_one_entry_of_the_roster(
     assert [name for name, _ in result.report.account()][-2:] == ["lengths", "everything else"]
     assert result.report.work[0].seconds["lengths"] > 0
     prepared = prepare_policy(experiment, prepare_materials(experiment))
-    run = run_variant(experiment.variant("base"), prepared, "base", 1)
+    run = train(experiment.variant("base"), prepared, "base", 1)
     assert set(made) <= set(all_references([run]))

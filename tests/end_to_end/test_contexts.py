@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows.prepare import prepare_materials, prepare_policy
-from flows.run import run_variant
+from flows.train import train
 from tasks.credit.credit import read_credit
 from turnwise.data.trajectory import TurnKind
 from turnwise.data.trajectory_files import read_trajectories
@@ -60,7 +60,7 @@ def test_segments_are_trained_on_as_they_were_sampled(case: str) -> None:
     }
     experiment = load(ROOT / "params.yaml", [TINY], settings)
     prepared = prepare_policy(experiment, prepare_materials(experiment))
-    (iteration,) = run_variant(experiment, prepared, "grpo-or", 1).iterations
+    (iteration,) = train(experiment, prepared, "grpo-or", 1).iterations
     metrics = default_store().metrics(iteration.policy)
     assert metrics["mismatch"] < 1e-5 and metrics["gradient_norm"] > 0
     trajectories = read_trajectories(default_store().folder(iteration.rollout))

@@ -16,14 +16,14 @@ import pytest
 from comparison import compared
 from project_copy import ROOT, TINY
 
-from flows import ablation as of_ablation
-from flows.ablation import AblationResult, comparison
+import turnwise as tw
 from flows.commands.cli import status_of
 from flows.prepare import Prepared
 from flows.python.recorded import runs as recorded_runs
-from flows.recording import dvc_stages
-from flows.run import run_variant
+from flows.recording import dvc_stages, publish
+from flows.recording.publish import AblationResult
 from flows.sweep import sweep, sweep_experiment
+from flows.train import train
 from flows.workers.following import FollowedRun
 from flows.workers.reports import Made, Report
 from flows.workers.sharing import SharedRuns
@@ -75,7 +75,7 @@ def bound_between(prepared: Prepared) -> float:
     """A number of reply tokens between those of the first iterations of the two seeds."""
     found = []
     for seed in (1, 2):
-        run = run_variant(tiny(**{"optimization.iterations": 1}), prepared, "watched", seed, tested=False)
+        run = train(tiny(**{"optimization.iterations": 1}), prepared, "watched", seed, tested=False)
         found.append(read_health(run.iterations[0].health).monitors[-1]["reply_tokens"])
     assert found[0] != found[1]
     return sum(found) / 2
@@ -195,8 +195,8 @@ def test_a_repeat_computes_nothing_and_has_the_same_digest(
     again = compared(ended.experiment, tmp_path)
     assert (again.computed, again.digest) == (0, ended.result.digest)
     assert again.report.outcomes == ended.data.outcomes
-    monkeypatch.setattr(of_ablation, "results_folder", lambda _: tmp_path)
-    found = comparison.found_or_run(ended.experiment, None, True)
+    monkeypatch.setattr(publish, "results_folder", lambda _: tmp_path)
+    found = tw.ablation(ended.experiment, quiet=True).result
     assert (found.computed, found.digest) == (0, ended.result.digest)
 
 
@@ -300,7 +300,7 @@ def test_the_exit_status_is_of_faults_alone(
         "ablation.seeds": [1],
         "optimization.iterations": 2,
     }
-    monkeypatch.setattr(of_ablation, "results_folder", lambda _: tmp_path)
+    monkeypatch.setattr(publish, "results_folder", lambda _: tmp_path)
     flags = [part for key, value in settings.items() for part in ("-s", f"{key}={json.dumps(value)}")]
     assert status_of(["ablation", str(TINY), "--parameters", str(ROOT / "params.yaml"), *flags]) == status
     shown = capsys.readouterr()

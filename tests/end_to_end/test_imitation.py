@@ -10,8 +10,8 @@ import pytest
 from comparison import compared
 
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.run import run_variant
 from flows.run_state import Run
+from flows.train import train
 from tasks.credit.credit import read_credit
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.data.trajectory_files import read_trajectories
@@ -85,7 +85,7 @@ def test_conversations_that_do_not_fit_into_the_context_are_left_out_and_said(
 def evolved(*settings: str) -> tuple[Prepared, Run]:
     experiment = tiny(*BESIDE, *settings)
     made = prepared(experiment)
-    return made, run_variant(experiment.variant("evolution"), made, "evolution", 1)
+    return made, train(experiment.variant("evolution"), made, "evolution", 1)
 
 
 def test_evolution_imitates_one_success_of_each_task() -> None:

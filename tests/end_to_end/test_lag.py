@@ -18,9 +18,9 @@ import pytest
 from comparison import compared
 
 from flows.prepare import Prepared
-from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.sampler import Sampler, sampling_ahead
+from flows.train import train
 from tasks.observing import Observer, StageCall, observing
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load, single
@@ -75,7 +75,7 @@ def alone(prepared: tuple[Prepared, Path], tmp_path_factory: pytest.TempPathFact
     shutil.copytree(prepared[1], home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(home))
-        yield run_variant(experiment(), prepared[0], "base", 1), home
+        yield train(experiment(), prepared[0], "base", 1), home
 
 
 def sampled_by(run: Run, number: int) -> str:
@@ -119,13 +119,13 @@ def test_a_process_that_samples_ahead_changes_nothing_but_who_samples(
 ) -> None:
     calls, others = Calls(), samplers(os.getpid())
     with a_sampler() as (sampler, reports, warnings), observing(calls):
-        run = run_variant(experiment(), fresh, "base", 1, sampler=sampler)
+        run = train(experiment(), fresh, "base", 1, sampler=sampler)
     assert everything(run) == everything(alone[0])
     assert [call.label.split()[-1] for call in reports] == calls.rollouts(cached=True) == ["2", "3", "4"]
     assert calls.rollouts(cached=False) == ["1"] and not warnings
     assert samplers(os.getpid()) == others
     with a_sampler() as (sampler, reports, _):
-        assert everything(run_variant(experiment(), fresh, "base", 1, sampler=sampler)) == everything(run)
+        assert everything(train(experiment(), fresh, "base", 1, sampler=sampler)) == everything(run)
         assert not reports and samplers(os.getpid()) == others, "all is in the store: no process is started"
 
 
@@ -148,7 +148,7 @@ def test_a_sampler_that_is_killed_is_replaced_and_its_rollout_is_sampled_here(
     monkeypatch.setattr(Sampler, "begin", begin_and_kill)
     calls = Calls()
     with a_sampler() as (sampler, reports, warnings), observing(calls):
-        run = run_variant(experiment(), fresh, "base", 1, sampler=sampler)
+        run = train(experiment(), fresh, "base", 1, sampler=sampler)
     assert everything(run) == everything(alone[0])
     assert calls.rollouts(cached=False) == ["1", "2"] and len(reports) == 2
     assert len(warnings) == 1 and "ended with status -9; its rollout is sampled here" in warnings[0]
@@ -215,7 +215,7 @@ def test_after_a_return_the_healthy_policy_samples_and_what_was_sampled_ahead_is
         "alarms.rules": {**rules, "entropy": {"below": 100.0, "patience": 2}},
         "optimization.iterations": 3,
     }
-    run = run_variant(experiment(**returns), prepared[0], "base", 1, sampler=ahead[0])
+    run = train(experiment(**returns), prepared[0], "base", 1, sampler=ahead[0])
     assert [iteration.returned is not None for iteration in run.iterations] == [False, True, False]
     returned = run.iterations[1].returned
     assert isinstance(returned, Reference)
@@ -228,7 +228,7 @@ def test_a_limit_that_grows_is_known_before_the_rollout_that_it_applies_to_is_be
 ) -> None:
     monkeypatch.setenv("TURNWISE_HOME", str(ahead[1]))
     staged = {"rule": "staged", "options": {"limits": [1, 2], "lengths": 2}}
-    run = run_variant(experiment(curriculum=staged), prepared[0], "base", 1, sampler=ahead[0])
+    run = train(experiment(curriculum=staged), prepared[0], "base", 1, sampler=ahead[0])
     assert [iteration.limit for iteration in run.iterations] == [1, 1, None, None]
     metrics = [default_store().metrics(iteration.health) for iteration in run.iterations]
     assert [each["horizon/limit"] for each in metrics] == [1, 1, 2, 2]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from flows.prepare import Prepared
-from flows.run import run_variant
 from flows.run_state import Iteration, Run
+from flows.train import train
 from tasks import models_in_memory
 from tasks.observing import Observer, StageCall, observing
 from turnwise.experiment import Experiment, load
@@ -100,7 +100,7 @@ def unpruned(prepared: tuple[Prepared, Path], tmp_path_factory: pytest.TempPathF
     shutil.copytree(prepared[1], home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(home))
-        run = run_variant(experiment(**KEEP_ALL), prepared[0], "base", 1)
+        run = train(experiment(**KEEP_ALL), prepared[0], "base", 1)
         assert left(learned(run)) == ["all"] * 4
         return everything(run)
 
@@ -108,13 +108,13 @@ def unpruned(prepared: tuple[Prepared, Path], tmp_path_factory: pytest.TempPathF
 def test_a_run_prunes_behind_itself_and_a_repeat_computes_nothing(
     fresh: Prepared, unpruned: list[Reference | None]
 ) -> None:
-    run = run_variant(experiment(), fresh, "base", 1)
+    run = train(experiment(), fresh, "base", 1)
     assert everything(run) == unpruned
     assert left(learned(run)) == ["metrics", "weights", "metrics", "all"]
     assert left([fresh.warm_start]) == ["all"]
     again = Computed()
     with observing(again):
-        assert everything(run_variant(experiment(), fresh, "base", 1)) == unpruned
+        assert everything(train(experiment(), fresh, "base", 1)) == unpruned
     assert again.stages == []
     assert left(learned(run)) == ["metrics", "weights", "metrics", "all"]
 
@@ -131,20 +131,20 @@ def test_a_run_that_is_interrupted_goes_on_from_what_it_has_kept(
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        run_variant(experiment(), fresh, "base", 1, interrupted)
+        train(experiment(), fresh, "base", 1, interrupted)
     models_in_memory._learners.clear()
-    assert everything(run_variant(experiment(), fresh, "base", 1)) == unpruned
+    assert everything(train(experiment(), fresh, "base", 1)) == unpruned
     assert "made again" not in caplog.text
 
 
 def test_another_variant_with_the_same_policies_finds_them_though_they_were_pruned(
     fresh: Prepared, unpruned: list[Reference | None]
 ) -> None:
-    run_variant(experiment(), fresh, "base", 1)
+    train(experiment(), fresh, "base", 1)
     models_in_memory._learners.clear()
     computed = Computed()
     with observing(computed):
-        often = run_variant(experiment(**{"evaluation.every": 1}), fresh, "often", 1)
+        often = train(experiment(**{"evaluation.every": 1}), fresh, "often", 1)
     assert set(computed.stages) == {"evaluate"}
     assert [iteration.policy for iteration in often.iterations] == unpruned[2:-1:7]
     assert left(learned(often)) == ["weights", "weights", "weights", "all"]
@@ -154,20 +154,20 @@ def test_an_alarm_goes_back_to_a_policy_that_the_run_has_kept(
     fresh: Prepared, prepared: tuple[Prepared, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {**AWAY_FROM_THE_START, **ADVANTAGES}
-    pruned = run_variant(experiment(**settings), fresh, "base", 1)
+    pruned = train(experiment(**settings), fresh, "base", 1)
     assert [iteration.returned is not None for iteration in pruned.iterations] == [False, True, False, True]
     back = pruned.iterations[1].returned
     assert back is not None and left([back]) == ["all"]
     assert left([pruned.iterations[1].policy]) == ["metrics"]
     shutil.copytree(prepared[1], tmp_path / "unpruned")
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "unpruned"))
-    assert everything(run_variant(experiment(**settings, **KEEP_ALL), fresh, "base", 1)) == everything(pruned)
+    assert everything(train(experiment(**settings, **KEEP_ALL), fresh, "base", 1)) == everything(pruned)
 
 
 @pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
 def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str, Any], fresh: Prepared) -> None:
     chosen = experiment(**{"optimization.iterations": 3, **settings})
-    run = run_variant(chosen, fresh, "base", 1)
+    run = train(chosen, fresh, "base", 1)
     store = default_store()
     for reference in learned(run):
         store.prune(reference, EVERYTHING)
@@ -186,5 +186,5 @@ def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str
     assert store.pruned(first) == list(store.manifest(first).files), "what was made on the way is pruned again"
     again = Computed()
     with observing(again):
-        assert everything(run_variant(chosen, fresh, "base", 1)) == everything(run)
+        assert everything(train(chosen, fresh, "base", 1)) == everything(run)
     assert again.stages == []

@@ -21,10 +21,11 @@ import pytest
 from flows.health import signal_at_start
 from flows.needs.start import recorded_signals
 from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.recording.finished import AblationOutcome, keep_finished
 from flows.recording.record import AblationRecord
-from flows.run import run_variant
 from flows.run_state import Iteration, Run
 from flows.runtime.work_left import stages_not_called
+from flows.train import train
 from flows.workers.sharing import SharedRuns
 from lab.calibrate import show_calibration
 from tasks.health.health import read_health
@@ -70,7 +71,7 @@ def returned(prepared: tuple[Prepared, Path], tmp_path_factory: pytest.TempPathF
     shutil.copytree(prepared[1], home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(home))
-        yield run_variant(experiment(**AWAY_FROM_THE_START), prepared[0], "base", 1)
+        yield train(experiment(**AWAY_FROM_THE_START), prepared[0], "base", 1)
 
 
 def everything(run: Run) -> list[Reference | None]:
@@ -86,11 +87,11 @@ def lineage(reference: Reference) -> dict[str, Any]:
 def test_what_is_trained_does_not_depend_on_who_watches(
     fresh: Prepared, prepared: tuple[Prepared, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = run_variant(experiment(), fresh, "base", 1)
+    watched = train(experiment(), fresh, "base", 1)
     shutil.copytree(prepared[1], tmp_path / "unwatched")
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "unwatched"))
     others = {"monitors.probe_every": None, "monitors.n_gram": 2, "alarms.rules": {**NO_RULES, "entropy": {"above": 0}}}
-    unwatched = run_variant(experiment(**others), fresh, "base", 1)
+    unwatched = train(experiment(**others), fresh, "base", 1)
     assert [(each.rollout, each.policy) for each in watched.iterations] == [
         (each.rollout, each.policy) for each in unwatched.iterations
     ]
@@ -98,7 +99,10 @@ def test_what_is_trained_does_not_depend_on_who_watches(
 
 
 def test_the_plan_finds_what_the_run_started_from(returned: Run) -> None:
-    start = signal_at_start(returned.experiment, returned.start)
+    start, mine = signal_at_start(returned.experiment, returned.start), experiment(**AWAY_FROM_THE_START)
+    assert recorded_signals(mine) is None, "the ablation is not finished"
+    assert returned.test is not None
+    keep_finished(mine, AblationOutcome(returned.prepared, {}, returned.start, [returned], [], returned.test), [])
     assert recorded_signals(experiment(**AWAY_FROM_THE_START)) == {start: ["base"]}
     assert recorded_signals(experiment(**AWAY_FROM_THE_START, **{"evaluation.samples": 7})) is None
 
@@ -147,7 +151,7 @@ def test_a_run_that_was_killed_after_an_alarm_ends_with_the_digests_of_one_that_
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
     assert len(list((home / "store" / "health").glob("*/manifest.json"))) < 4
-    assert everything(run_variant(experiment(**AWAY_FROM_THE_START), fresh, "base", 1)) == expected
+    assert everything(train(experiment(**AWAY_FROM_THE_START), fresh, "base", 1)) == expected
 
 
 class Interrupted(BaseException):
@@ -167,11 +171,11 @@ def test_a_run_that_was_interrupted_at_an_alarm_goes_on_as_one_that_was_not(
     chosen = experiment(**{**AWAY_FROM_THE_START, "optimization.iterations": 3, "alarms.response": response})
 
     def outcome() -> tuple[EarlyEnd | None, list[Reference | None]]:
-        run = run_variant(chosen, fresh, "base", 1)
+        run = train(chosen, fresh, "base", 1)
         return run.ended, everything(run)
 
     with pytest.raises(Interrupted):
-        run_variant(chosen, fresh, "base", 1, interrupted)
+        train(chosen, fresh, "base", 1, interrupted)
     resumed = outcome()
     shutil.copytree(prepared[1], tmp_path / "undisturbed")
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "undisturbed"))
@@ -183,7 +187,7 @@ def test_a_run_that_was_interrupted_at_an_alarm_goes_on_as_one_that_was_not(
 
 def test_after_the_last_return_an_alarm_stops_the_run(returned: Run, fresh: Prepared) -> None:
     settings = {**AWAY_FROM_THE_START, "alarms.maximum_returns": 1}
-    run = run_variant(experiment(**settings), fresh, "base", 1)
+    run = train(experiment(**settings), fresh, "base", 1)
     assert run.ended is not None and run.ended.reason == "the alarm on kl_warm_start"
     assert "base seed 1 was stopped at iteration 4 after 1 returns: kl_warm_start" in run.ended.message
     assert run.policy == run.iterations[3].policy
@@ -191,7 +195,7 @@ def test_after_the_last_return_an_alarm_stops_the_run(returned: Run, fresh: Prep
 
 def test_an_alarm_that_stops_names_the_healthy_policy(fresh: Prepared) -> None:
     settings = {"alarms.response": "stop", "alarms.rules": {**NO_RULES, "reply_tokens": {"above": 1}}}
-    ended = run_variant(experiment(**settings), fresh, "base", 1).ended
+    ended = train(experiment(**settings), fresh, "base", 1).ended
     assert ended is not None and "reply_tokens must be at most 1, and is" in ended.message
     assert str(fresh.warm_start) in ended.message
 
@@ -222,7 +226,7 @@ def test_a_guard_ends_the_run_with_advice_and_tests_the_policy_that_it_ended_wit
     name: str, settings: dict[str, Any], seen: str, fresh: Prepared
 ) -> None:
     chosen = experiment(**settings, **{"optimization.iterations": 4})
-    run = run_variant(chosen, fresh, "base", 1)
+    run = train(chosen, fresh, "base", 1)
     assert run.ended is not None
     assert (run.ended.when, run.ended.cause, run.ended.by) == ("iteration 2 of 4", "guard", (name,))
     assert re.search(f"ended by the guard {name}: .*{seen}", run.ended.message)
@@ -258,7 +262,7 @@ def test_a_fault_leaves_the_run_out_with_advice_and_the_last_good_policy_intact(
 
         monkeypatch.setattr(UpdateParameters, "of", overflowing)
     with pytest.raises(TrainingEnded, match=f"ended by the guard {name}: .*{seen}") as caught:
-        run_variant(chosen, fresh, "base", 1)
+        train(chosen, fresh, "base", 1)
     assert caught.value.fault == name
     require_good(str(caught.value), fresh.warm_start)
 
@@ -288,7 +292,7 @@ def test_replies_that_never_end_are_guarded_against(
     settings = {"agent.maximum_reply_tokens": 2, "warm_start.enabled": False, "guards.truncated_replies": 1}
     chosen = experiment(**settings)
     unprepared = prepare_policy(chosen, prepare_materials(chosen))
-    ended = run_variant(chosen, unprepared, "base", 1).ended
+    ended = train(chosen, unprepared, "base", 1).ended
     assert ended is not None and ended.by == ("truncated_replies",)
     require_good(ended.message, unprepared.warm_start)
 
@@ -313,7 +317,7 @@ def test_a_calibration_runs_every_seed_and_writes_what_it_found(fresh: Prepared,
 def run_that_is_killed() -> None:
     """The run that goes back twice, in a process of its own and the home that it is given."""
     chosen = experiment(**AWAY_FROM_THE_START)
-    run_variant(chosen, prepare_policy(chosen, prepare_materials(chosen)), "base", 1)
+    train(chosen, prepare_policy(chosen, prepare_materials(chosen)), "base", 1)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from flows import credit_study as module
 from flows.credit_study import StudyRun, find_policy, study_credit
@@ -45,7 +44,7 @@ def project(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def studied(experiment: Experiment, policy: str | None = None) -> StudyRun:
-    return study_credit(experiment, policy, TASKS, REPLAYS, Console(quiet=True))
+    return study_credit(experiment, policy, TASKS, REPLAYS, quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -151,5 +150,5 @@ def test_numbers_that_cannot_be_studied_are_refused(
 ) -> None:
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path))
     with pytest.raises(ConfigurationError, match=message):
-        study_credit(tiny(), None, tasks, replays, Console(quiet=True))
+        study_credit.fn(tiny(), None, tasks, replays, quiet=True)
     assert not (tmp_path / "store").exists()

@@ -6,11 +6,11 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from prefect import flow
 from rich.console import Console
 
 from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress, artifact_key, publish_results, results_markdown
-from flows.runtime.flow_runs import flow_run
 from tasks.observing import StageCall
 from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
@@ -25,7 +25,7 @@ REPORT = ReportData(
         Row("a|b", "baseline", {"success": Interval(0.25, None, None, "seeds", 1)}),
     ],
 )
-CALL = StageCall("update", "mt-grpo seed 1", Reference(kind="policy", digest="a" * 32), False, 1.0)
+CALL = StageCall("update", "mt-grpo seed 1", Reference(kind="policy", digest="a" * 32), False, 1.0, "task/digest")
 
 
 def test_the_table_is_markdown() -> None:
@@ -49,7 +49,7 @@ def test_a_flow_run_has_progress_table_and_link(tmp_path: Path) -> None:
 
     seen: list[float] = []
 
-    @flow_run("comparison", "artifacts")
+    @flow(name="comparison")
     def comparison() -> None:
         told = FlowProgress(REPORT.title)
         display = Display(Console(quiet=True), {"update": 4}, 2, told.reached)

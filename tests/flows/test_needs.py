@@ -105,7 +105,7 @@ def with_free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def call(cached: bool) -> StageCall:
-    return StageCall("task_set", "task_set", Reference(kind="task_set", digest="0" * 32), cached, 0.0)
+    return StageCall("task_set", "task_set", Reference(kind="task_set", digest="0" * 32), cached, 0.0, "task/digest")
 
 
 def test_an_ablation_is_refused_when_the_disk_has_too_little_room(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows.ablation import compare
+from flows.ablation import comparison
 from flows.commands.memory_table import show_memory
 from flows.needs import fitting
 from flows.needs.fitting import fits, parts_of, remedies, require_memory
@@ -156,7 +156,7 @@ def test_an_ablation_that_cannot_fit_is_refused_before_anything_is_computed(
     peak = largest_plan(experiment, dimensions(experiment)).peak.bytes
     with_device(peak // 2)
     with pytest.raises(ConfigurationError) as refused:
-        compare(experiment, Console(file=io.StringIO()))
+        comparison.fn(experiment, quiet=True)
     said = str(refused.value)
     assert re.match(r"the ablation must fit into the memory of cpu, 0\.\d GiB; by the plan \S+ takes \d\.\d GiB", said)
     assert "libraries 0.9" in said and "turnwise ablation --dry-run" in said

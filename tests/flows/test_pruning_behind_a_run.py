@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.prepare import Prepared
-from flows.run import _prune_behind
 from flows.run_state import Iteration, Models, Run
+from flows.train import _prune_behind
 from turnwise.config.model_settings import Adapter
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
@@ -72,7 +72,7 @@ def test_an_evaluated_policy_that_a_skipped_update_repeats_stays_evaluated() -> 
 def test_what_an_adapter_belongs_to_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     adapted = EXPERIMENT.optimization.model_copy(update={"adapter": Adapter(rank=2, alpha=4)})
     monkeypatch.setattr(f"{__name__}.EXPERIMENT", EXPERIMENT.model_copy(update={"optimization": adapted}))
-    monkeypatch.setattr("flows.run.base_reference", lambda policy: reference("policy", 2))
+    monkeypatch.setattr("flows.train.base_reference", lambda policy: reference("policy", 2))
     storage = Storage(keep_last=1, keep_evaluated=True, keep_best=0, keep_optimizer=1, keep_rollouts=None)
     run, _ = run_of(storage, [(number, False) for number in range(1, 7)])
     kept_now = {number: run.kept[reference("policy", number)] for number in range(1, 7)}

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from flows.ablation import compare
+import turnwise as tw
 from flows.prepare import require_model
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
@@ -163,7 +162,7 @@ def test_a_tracking_store_that_cannot_be_opened_is_refused_before_the_first_stag
         port = free.getsockname()[1]
     uris = [f"sqlite:///{tmp_path / name}" for name in ("text.db", "folder.db", "file/mlflow.db")]
     for uri in (*uris, f"http://127.0.0.1:{port}"):
-        said = refused(f"tracking.uri={uri}", ask=lambda experiment: compare(experiment, Console()))
+        said = refused(f"tracking.uri={uri}", ask=lambda experiment: tw.ablation(experiment, quiet=True))
         assert "tracking.uri" in said
     assert not (home / "store").exists()
 

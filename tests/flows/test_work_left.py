@@ -52,7 +52,7 @@ class Returned:
     @property
     def call(self) -> StageCall:
         stage, label = ("evaluate", "on the test task set") if self.kind == TEST else (self.kind, "")
-        return StageCall(stage, label, Reference(kind="none", digest="0" * 32), False, self.seconds)
+        return StageCall(stage, label, Reference(kind="none", digest="0" * 32), False, self.seconds, "task/digest")
 
 
 def stages_of_a_run(timed: dict[str, list[float]]) -> Iterator[tuple[str, float]]:
@@ -120,22 +120,22 @@ def test_from_the_first_minute_to_the_last_the_estimate_is_right_within_a_third(
 
 def test_before_anything_was_computed_there_is_no_estimate_and_what_is_found_counts_as_done() -> None:
     left = WorkLeft({"rollout": 2, "update": 2})
-    found = StageCall("rollout", "", Reference(kind="none", digest="0" * 32), True, 0.01)
+    found = StageCall("rollout", "", Reference(kind="none", digest="0" * 32), True, 0.01, "task/digest")
     left.count(found, "process 1", 1.0)
     assert left.seconds(1) is None and left.share == pytest.approx(1.0 / (2 * 1.0 + 2 * 1.2))
     left.count(found, "process 1", 2.0)
-    left.count(StageCall("update", "", found.reference, False, 6.0), "process 1", 9.0)
+    left.count(StageCall("update", "", found.reference, False, 6.0, "task/digest"), "process 1", 9.0)
     assert left.seconds(1) == 6.0 and left.seconds(2) == 3.0
-    left.count(StageCall("update", "", found.reference, False, 6.0), "process 1", 18.0)
-    left.count(StageCall("update", "", found.reference, False, 6.0), "process 1", 24.0)
+    left.count(StageCall("update", "", found.reference, False, 6.0, "task/digest"), "process 1", 18.0)
+    left.count(StageCall("update", "", found.reference, False, 6.0, "task/digest"), "process 1", 24.0)
     assert left.seconds(1) == 0.0 and left.share == 1.0, "more calls than were expected leave nothing"
 
 
 def test_what_a_process_does_between_stages_is_taken_to_go_on() -> None:
     left = WorkLeft({"rollout": 3})
     reference = Reference(kind="none", digest="0" * 32)
-    left.count(StageCall("rollout", "", reference, False, 4.0), "process 1", 4.0)
-    left.count(StageCall("rollout", "", reference, False, 4.0), "process 1", 12.0)
+    left.count(StageCall("rollout", "", reference, False, 4.0, "task/digest"), "process 1", 4.0)
+    left.count(StageCall("rollout", "", reference, False, 4.0, "task/digest"), "process 1", 12.0)
     assert left.seconds(1) == pytest.approx(4.0 * 12 / 8)
 
 
@@ -154,7 +154,7 @@ def test_what_an_ended_run_does_not_call_is_no_work_that_is_left() -> None:
     left = WorkLeft({"rollout": 4, "update": 4})
     reference = Reference(kind="none", digest="0" * 32)
     for kind in ("rollout", "update"):
-        left.count(StageCall(kind, "", reference, False, 1.0), "this process", 2.0)
+        left.count(StageCall(kind, "", reference, False, 1.0, "task/digest"), "this process", 2.0)
     assert left.share < 1.0 and left.seconds(1)
     left.expect_less({"rollout": 3, "update": 3})
     assert (left.share, left.seconds(1)) == (1.0, 0.0)

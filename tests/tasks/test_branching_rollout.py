@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.prepare import Prepared, play_parameters, prepare_materials, prepare_policy
-from flows.run import run_variant
+from flows.train import train
 from tasks.observing import Observer, StageCall, observing
 from tasks.playing import worlds_seed
 from tasks.rollout.rollout import RolloutParameters, rollout
@@ -199,7 +199,7 @@ def test_a_repeat_is_found_and_computed_anew_it_has_the_same_digest(
 
 def test_a_policy_is_trained_on_branching_groups(prepared: Prepared) -> None:
     chosen = experiment(**{"credit.options": {"rewards": "merged"}, "optimization.mini_batches": 2})
-    run = run_variant(chosen, prepared, "grpo-or", SEED)
+    run = train(chosen, prepared, "grpo-or", SEED)
     for iteration in run.iterations:
         metrics = default_store().metrics(iteration.policy)
         assert metrics["skipped"] or metrics["mismatch"] < 1e-5

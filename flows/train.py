@@ -20,28 +20,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from prefect import flow
+
 from flows import roster
-from flows.health import early_end, judge_start, may_return_to, respond
-from flows.learning import first_critic
+from flows.agent_evol import imitate_successes, keep_successes
+from flows.health import early_end, judge_start, may_return_to, monitor, probe_policy, respond
+from flows.learning import (
+    credit_rollout,
+    first_critic,
+    score_under_warm_start,
+    train_critic,
+    update_policy,
+    value_rollout,
+)
 from flows.prepare import ON_TEST_TASKS, Prepared
 from flows.run_state import Iteration, Models, Run
 from flows.runtime.sampler import Sampler
-from flows.sampling import evaluation, evaluation_at_horizon, turn_limit
+from flows.sampling import (
+    evaluate_policy,
+    evaluate_policy_at_horizon,
+    evaluation,
+    evaluation_at_horizon,
+    roll_out,
+    select_groups,
+    turn_limit,
+)
 from tasks.models_in_memory import base_reference
-from tasks.rollout.evaluate import evaluate, success_of
+from tasks.rollout.evaluate import success_of
 from turnwise.experiment import Experiment
 from turnwise.store import default_store
 from turnwise.store.retention import Link, files_to_prune, kept, least_kept
 
 
-def run_variant(
+@flow(name="train", flow_run_name="{variant} seed {seed}", validate_parameters=False, persist_result=False)
+def train(
     experiment: Experiment,
     prepared: Prepared,
     variant: str,
     seed: int,
-    on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
+    on_iteration: Callable[[Run, Iteration], None] | None = None,
     sampler: Sampler | None = None,
-    on_start: Callable[[Run], None] = lambda run: None,
+    on_start: Callable[[Run], None] | None = None,
     tested: bool = True,
 ) -> Run:
     """Train and test one variant with one seed. `experiment` is the variant's own configuration.
@@ -60,15 +79,17 @@ def run_variant(
     run = _begin(experiment, prepared, variant, seed)
     run.sampler = sampler
     judge_start(run)
-    on_start(run)
+    if on_start is not None:
+        on_start(run)
     for number in range(1, experiment.optimization.iterations + 1):
         iteration = _iterate(run, number)
         run.iterations.append(iteration)
         run.models = Models(iteration.policy, iteration.critic)
         run.ended = early_end(run)
-        if run.ended is not None:
-            _evaluate_last(run, iteration)
-        on_iteration(run, iteration)
+        if run.ended is not None and iteration.evaluation is None:
+            _evaluate(run, iteration)  # its curves end there
+        if on_iteration is not None:
+            on_iteration(run, iteration)
         respond(run)
         _prune_behind(run)
         if run.ended is not None:
@@ -93,22 +114,39 @@ def _begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int) 
 
 
 def _iterate(run: Run, number: int) -> Iteration:
-    """Run the stages that are due in one iteration."""
+    """Run the stages of one iteration that are due."""
     iteration = Iteration(number, run.models, turn_limit(run, number), earlier=run.earlier)
-    for stage in roster.due(run.experiment, number):
-        made = stage.make(run, iteration)
-        if made is not None:
-            iteration.made[stage.name] = made
+    made, due = iteration.made, {stage.name for stage in roster.due(run.experiment, number)}
+    made["rollout"] = roll_out(run, iteration)
+    if "selection" in due:
+        made["selection"] = select_groups(run, iteration)
+    if "probe" in due:
+        made["probe"] = probe_policy(run, iteration)
+    if "values" in due:
+        made["values"] = value_rollout(run, iteration)
+    if "reference" in due:
+        made["reference"] = score_under_warm_start(run, iteration)
+    if run.experiment.optimization.method == "evolution":
+        made["credit"] = keep_successes(run, iteration)
+        made["policy"] = imitate_successes(run, iteration)
+    else:
+        made["credit"] = credit_rollout(run, iteration)
+        if "policy" in due:
+            made["policy"] = update_policy(run, iteration)
+    if "critic" in due:
+        made["critic"] = train_critic(run, iteration)
+    if "evaluation" in due:
+        _evaluate(run, iteration)
+    made["health"] = monitor(run, iteration)
     return iteration
 
 
-def _evaluate_last(run: Run, iteration: Iteration) -> None:
-    """Evaluate the policy that a run was ended with, as after a last iteration: its curves end there."""
-    for stage in roster.due(run.experiment, run.experiment.optimization.iterations):
-        if stage.stage is evaluate and stage.name not in iteration.made:
-            made = stage.make(run, iteration)
-            if made is not None:
-                iteration.made[stage.name] = made
+def _evaluate(run: Run, iteration: Iteration) -> None:
+    """Evaluate the iteration's policy on the validation task set, and at training's turn limit if that is lower."""
+    iteration.made["evaluation"] = evaluate_policy(run, iteration)
+    at_horizon = evaluate_policy_at_horizon(run, iteration)
+    if at_horizon is not None:
+        iteration.made["evaluation_at_horizon"] = at_horizon
 
 
 def _prune_behind(run: Run) -> None:

@@ -1,0 +1,90 @@
+"""Publish an ablation: from its artifacts to the report, the digests and MLflow. No stage is called."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.recording.finished import AblationOutcome
+from flows.recording.record import AblationRecord
+from flows.recording.recorded_metrics import summary_metrics
+from flows.recording.results import (
+    all_references,
+    compared_with_former,
+    digests_of,
+    results_folder,
+    with_circumstances,
+    write_results,
+)
+from flows.workers.left_out import require_none, said_of
+from tasks.report.report import read_report
+from turnwise.data.outcomes import LeftOut
+from turnwise.experiment import Experiment
+from turnwise.reporting.data.cells import WARM_START
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.store.digests import digest_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AblationResult:
+    """The report data of an ablation and how it was computed."""
+
+    report: ReportData
+    folder: Path
+    """Folder of the report."""
+    digest: str
+    """Digest of all results: the same parameters and seeds give the same digest."""
+    repeat: str
+    """Whether earlier results with these parameters had this digest, and if not, why; empty where there are none."""
+    computed: int
+    found: int
+    """Numbers of stages that were computed now, and that came from the cache."""
+    left_out: list[LeftOut]
+    """The runs that a fault has left out; the report is over the others."""
+
+    def require_whole(self) -> None:
+        """Raise TrainingEnded if a fault has left out runs."""
+        require_none(self.left_out)
+
+
+def publish(
+    experiment: Experiment, outcome: AblationOutcome, record: AblationRecord, computed: int, found: int
+) -> AblationResult:
+    """Write the report and the digests, and finish the ablation's record in MLflow.
+
+    `computed` and `found` are the numbers of stages that were computed now, and that came from the cache.
+    """
+    evaluations = {**outcome.baselines, WARM_START: outcome.warm_start}
+    made = [*evaluations.values(), *all_references(outcome.runs)]
+    digest = digest_of([str(reference) for reference in [outcome.report, *made]])
+    data = with_circumstances(
+        read_report(outcome.report),
+        experiment,
+        outcome.prepared,
+        outcome.report,
+        list(evaluations.values()),
+        outcome.runs,
+    )
+    folder = results_folder(experiment)
+    digests = digests_of(experiment, digest, outcome.prepared, evaluations, outcome.runs)
+    repeat = compared_with_former(folder, digests)
+    write_results(folder, data, digests)
+    sentences = [] if data.outcomes is None else data.outcomes.sentences()
+    record.close(folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out))
+    return AblationResult(data, folder, digest, repeat, computed, found, outcome.left_out)
+
+
+def publish_finished(experiment: Experiment, outcome: AblationOutcome, found: int) -> AblationResult:
+    """Publish an ablation that is recorded as a whole, and log the warnings of its runs once more."""
+    record = AblationRecord(experiment, outcome.prepared)
+    record.compared_with({**outcome.baselines, WARM_START: outcome.warm_start})
+    for run in outcome.runs:
+        if run.start_warning and run.seed == experiment.ablation.seeds[0]:
+            logger.warning("before iteration 1 of %s: %s", run.variant, run.start_warning)
+        if run.ended is not None:
+            logger.warning("%s. The policy that it ended with is tested, and counts like any other", run.ended.message)
+        record.whole(run)
+    return publish(experiment, outcome, record, 0, found)
