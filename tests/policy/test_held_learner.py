@@ -26,7 +26,7 @@ SETTINGS = UpdateSettings(
 )
 
 needs_bfloat16 = pytest.mark.skipif(
-    not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()),
+    not {"avx512_bf16", "amx_tile"} & {name for name, has_it in torch.cpu.get_capabilities().items() if has_it},
     reason="this processor has no instructions for bfloat16",
 )
 

@@ -318,7 +318,7 @@ def test_an_adapter_on_what_is_no_linear_layer_of_the_trunk_is_refused(make_poli
 
 
 needs_bfloat16 = pytest.mark.skipif(
-    not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()),
+    not {"avx512_bf16", "amx_tile"} & {name for name, has_it in torch.cpu.get_capabilities().items() if has_it},
     reason="this processor has no instructions for bfloat16",
 )
 
@@ -368,8 +368,7 @@ def test_in_bfloat16_only_frozen_weights_are_held_in_it(make_policy: MakePolicy,
 
 
 def test_a_processor_without_bfloat16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
-        monkeypatch.setattr(torch.cpu, name, lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": False})
     with pytest.raises(ConfigurationError, match="this machine's cpu has none"):
         require_device(ModelSettings(precision="bfloat16"), "cpu")
     require_device(PLAIN, "cpu")

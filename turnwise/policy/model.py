@@ -18,6 +18,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -235,7 +238,8 @@ def require_device(settings: ModelSettings, device: str) -> None:
     if kind == "cuda":
         has_it = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        has_it = kind == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+        features = torch.cpu.get_capabilities()
+        has_it = kind == "cpu" and bool(features.get("avx512_bf16") or features.get("amx_tile"))
     if not has_it:
         raise ConfigurationError(
             f"precision bfloat16 needs a device with instructions for it; this machine's {kind} has none, and would be "
@@ -262,17 +266,12 @@ def _require_compiler(kind: str) -> None:
                 "or set compute.compiled to false"
             )
         return
-    # Imported here because it takes seconds.
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler as error:
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
         raise ConfigurationError(
-            f"compiled needs a C++ compiler, with which torch compiles for the {kind}; {error}: install g++, or set "
-            "compute.compiled to false"
-        ) from error
+            f"compiled needs a C++ compiler, with which torch compiles for the {kind}; found no {compiler} on the "
+            "path: install g++, or set compute.compiled to false"
+        )
 
 
 def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str, held_on: str) -> PreTrainedModel:
