@@ -112,8 +112,13 @@ def base_of(policy: Path) -> Path | None:
 
 
 def base_reference(policy: Reference) -> Reference | None:
-    """The policy that the adapter in this one belongs to; None where this one has all weights."""
-    return _base_named_in(default_store().folder(policy, MODEL_FILES))
+    """The policy that the adapter in this one belongs to; None where this one has all weights.
+
+    Weights that were pruned are not made again for it.
+    """
+    from turnwise.policy.adapter import DESCRIPTION_FILE
+
+    return _base_named_in(default_store().folder(policy, [DESCRIPTION_FILE]))
 
 
 def _base_named_in(folder: Path) -> Reference | None:

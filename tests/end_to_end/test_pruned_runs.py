@@ -119,6 +119,21 @@ def test_a_run_prunes_behind_itself_and_a_repeat_computes_nothing(
     assert left(learned(run)) == ["metrics", "weights", "metrics", "all"]
 
 
+def test_a_repeat_with_an_adapter_makes_no_pruned_adapter_again(
+    fresh: Prepared, caplog: pytest.LogCaptureFixture
+) -> None:
+    adapted = experiment(**KINDS["adapter"])
+    run = train(adapted, fresh, "base", 1)
+    kept = left(learned(run))
+    assert "metrics" in kept, "some adapters were pruned"
+    models_in_memory._learners.clear()
+    again = Computed()
+    with observing(again):
+        assert everything(train(adapted, fresh, "base", 1)) == everything(run)
+    assert again.stages == [] and left(learned(run)) == kept
+    assert "made again" not in caplog.text
+
+
 class Interrupted(BaseException):
     """What ends a run from outside, wherever it is."""
 
