@@ -27,6 +27,7 @@ THREADS: Mapping[str, str] = {
     "RunSyncEventLoopThread": "Prefect's: the loop of its calls from a running loop",
     "S3 of the session": "moto's server, which every test of tests/store takes in turn",
     "asyncio_*": "the pool of a loop that goes on: Prefect's or fsspec's",
+    "asyncio-waitpid-*": "asyncio's, which waits for the driver of that browser to end",
     "attention_*": "the pool of the loops of turnwise.policy.single_queries, one for the process",
     "chromium": "the loop of the one browser of the process",
     "fsspecIO": "fsspec's loop, one for the process",
