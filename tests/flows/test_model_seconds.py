@@ -47,7 +47,8 @@ def smollm2(**changes: object) -> Experiment:
 
 def call(kind: str) -> StageCall:
     stage, label = ("evaluate", "on the test task set") if kind == TEST else (kind, "")
-    return StageCall(stage, label, Reference(kind="none", digest="0" * 32), False, MEASURED.get(kind, 1.0))
+    none = Reference(kind="none", digest="0" * 32)
+    return StageCall(stage, label, none, False, MEASURED.get(kind, 1.0), "task/digest")
 
 
 def test_a_small_policy_has_the_rough_seconds_alone() -> None:
