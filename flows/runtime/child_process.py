@@ -21,6 +21,8 @@ from contextlib import contextmanager, suppress
 
 from pydantic import BaseModel
 
+from flows.runtime.direct_clients import connect_directly
+
 LAST_WORDS = 2000
 """Number of characters of a child's error output that are shown when it fails."""
 NO_MORE_WORK = "end\n"
@@ -105,6 +107,7 @@ def saying() -> Iterator[Callable[[str], None]]:
 
     file, alone = os.fdopen(os.dup(1), "w"), threading.Lock()
     os.dup2(2, 1)
+    connect_directly(os.environ.get("PREFECT_API_URL", ""))
     mark_flow_runs()
 
     def say(line: str) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from flows.needs.readiness import require_machine
 from flows.prepare import require_model
+from flows.runtime.direct_clients import connect_directly
 from flows.runtime.server import ensure_server, require_server
 from turnwise.experiment import Experiment
 
@@ -87,9 +88,10 @@ def ready_for_prefect(console: Console) -> None:
         said = "starting the local Prefect server and loading the libraries (half a minute the first time) ..."
         console.print(said, highlight=False, soft_wrap=True)
     with console.status("starting the local Prefect server (10 s the first time)") as status:
-        ensure_server()
+        url = ensure_server()
         status.update("loading the libraries")
         from flows.runtime.housekeeping import close_abandoned_runs, mark_flow_runs
 
+        connect_directly(url)
         mark_flow_runs()
         close_abandoned_runs()

@@ -28,46 +28,58 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.parse
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from flows.runtime.direct_clients import bypass_proxies, is_direct
 from flows.runtime.server_process import address, end, free_port, has_tables, keep_tables, start
 from flows.runtime.server_settings import CLIENT_SETTINGS
-from turnwise.errors import TurnwiseError
+from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.store.full_disk import require_room
 from turnwise.store.paths import home
 
 START_TIMEOUT_SECONDS = 180.0
 HEARTBEAT_SECONDS = 20.0
+SECONDS_TO_ANSWER = 5.0
 IDLE_SECONDS = 600.0
 ATTEMPTS = 3
+
+_own_addresses: set[str] = set()
+"""The addresses of the home's own server that this process has put into the environment."""
 
 
 def ensure_server(progress: Callable[[float], None] | None = None) -> str:
     """Make sure that a Prefect server answers, and return its address, which is also put into the environment.
 
-    A server that the user chose (PREFECT_API_URL) is used without a check; otherwise the home's own is reused or
-    started. Call this before Prefect is imported. It takes milliseconds if the server runs; on two cores about 6 s if
-    it must be started, and 12 s if its tables must be made first, once per installation.
+    A server that the user chose (PREFECT_API_URL) must answer; otherwise the home's own is reused or started. Call this
+    before Prefect is imported. It takes milliseconds if the server runs; on two cores about 6 s if it must be started,
+    and 12 s if its tables must be made first, once per installation.
 
     Args:
         progress: called about once a second with the seconds spent waiting for the server.
 
     Raises:
-        TurnwiseError: the server does not answer within three minutes.
+        ConfigurationError: the server that the user chose does not answer.
+        TurnwiseError: the home's own does not answer within three minutes.
         DiskFull: it does not answer, and the disk of its folder is full.
     """
-    if chosen := os.environ.get("PREFECT_API_URL"):
+    chosen = os.environ.get("PREFECT_API_URL")
+    if chosen and chosen not in _own_addresses:
         _configure_client({})
+        _require_chosen(chosen)
         return chosen
     folder = _folder()
     url = _await_server(folder, progress)
+    os.environ.pop("PREFECT_API_URL", None)  # of a server of this home that has ended since
+    _own_addresses.add(url)
     _configure_client({"PREFECT_API_URL": url, "PREFECT_HOME": str(folder)})
     _keep_alive(folder)
     return url
@@ -106,18 +118,49 @@ def _folder() -> Path:
 def _configure_client(settings: dict[str, str]) -> None:
     for name, value in {**CLIENT_SETTINGS, **settings}.items():
         os.environ[name] = os.environ.get(name) or value
-    _bypass_proxies()
+    bypass_proxies()
     if "prefect" in sys.modules:
         from prefect.context import refresh_global_settings_context
 
         refresh_global_settings_context()
 
 
-def _bypass_proxies() -> None:
-    """Exclude the loopback address from proxies, which cannot reach it; Prefect's client would use them for it."""
-    excepted = [name for name in os.environ.get("NO_PROXY", os.environ.get("no_proxy", "")).split(",") if name]
-    wanted = [*excepted, *(name for name in ("127.0.0.1", "localhost") if name not in excepted)]
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(wanted)
+def _require_chosen(url: str) -> None:
+    """Raise ConfigurationError unless Prefect's server answers at the address that the user chose.
+
+    One that is behind a proxy, or is asked through TLS with a certificate of its own, is left to Prefect's client.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        host = None
+    if host is None:
+        raise _not_answering(url, "that is no address")
+    if not is_direct(url) and {parts.scheme, "all"} & urllib.request.getproxies().keys():
+        import httpx  # as Prefect does
+
+        try:
+            httpx.Client().close()
+        except (ImportError, ValueError) as error:
+            raise _not_answering(url, f"the proxy that leads there cannot be used: {error}") from error
+        return
+    try:
+        socket.create_connection((host, port), timeout=SECONDS_TO_ANSWER).close()
+        found = _health(url) if parts.scheme == "http" else (200, b"true")
+    except (OSError, http.client.HTTPException) as error:
+        raise _not_answering(url, str(error) or type(error).__name__) from error
+    if found[0] < 500 and (found[0] == 404 or (found[0] == 200 and found[1] != b"true")):
+        raise _not_answering(
+            url, "another server does, or another path of it: the address of Prefect's API ends in /api"
+        )
+
+
+def _not_answering(url: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"PREFECT_API_URL must be the address of a Prefect server that answers; {url} does not ({found}): start it "
+        "with `prefect server start`, or unset the variable, so that this project starts its own"
+    )
 
 
 def _await_server(folder: Path, progress: Callable[[float], None] | None) -> str:
@@ -162,13 +205,20 @@ def _supervised(folder: Path) -> bool:
 
 
 def _answers(url: str) -> bool:
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
     try:
-        connection.request("GET", f"{parts.path}/health")
-        return connection.getresponse().status == 200
+        return _health(url)[0] == 200
     except (OSError, http.client.HTTPException):
         return False
+
+
+def _health(url: str) -> tuple[int, bytes]:
+    """What a server answers when it is asked whether it is well. Raises OSError or HTTPException if it does not."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SECONDS_TO_ANSWER)
+    try:
+        connection.request("GET", f"{parts.path.rstrip('/')}/health")
+        answer = connection.getresponse()
+        return answer.status, answer.read(100).strip()
     finally:
         connection.close()
 

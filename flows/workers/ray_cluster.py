@@ -29,6 +29,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext, TagsContext
 from prefect.flows import Flow
 
+from flows.runtime.direct_clients import connect_directly
 from flows.runtime.display import Display
 from flows.runtime.process_settings import OFFLINE, QUIET, THREADS
 from flows.runtime.server_settings import CLIENT_SETTINGS
@@ -247,6 +248,7 @@ def run_by_ray(title: str, order: str, queue: Any, folder: str) -> None:
 def _make(title: str, order: str, queue: Any) -> None:
     from flows.runtime.housekeeping import mark_flow_runs
 
+    connect_directly(os.environ.get("PREFECT_API_URL", ""))
     mark_flow_runs()
     asked = RunOrder.model_validate_json(order)
     with _Sender(queue, title) as sender, reporting_stages(sender.send) as reporter:

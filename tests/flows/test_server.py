@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import http.server
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -21,7 +24,7 @@ from websockets.typing import Origin, Subprotocol
 
 from flows.runtime import server, server_process
 from flows.runtime.server_settings import SECONDS_THAT_RUNS_STAY, keep_finished_runs
-from turnwise.errors import TurnwiseError
+from turnwise.errors import ConfigurationError, TurnwiseError
 
 CLIENT = "from flows.runtime.server import ensure_server; print(ensure_server())"
 
@@ -150,23 +153,102 @@ def test_the_servers_own_page_is_served(prefect_server: str) -> None:
     assert ask(prefect_server, "GET", "/runs") == (200, "")
 
 
-def test_the_server_of_the_users_choice_is_taken_as_it_is(turnwise_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example:4200/api")
+def test_the_server_of_the_users_choice_is_taken_as_it_is(
+    prefect_server: str, turnwise_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_own_addresses", set())
+    monkeypatch.setenv("PREFECT_API_URL", prefect_server)
     monkeypatch.delitem(sys.modules, "prefect", raising=False)
     for name in ("NO_PROXY", "no_proxy", "PREFECT_LOGGING_LEVEL"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    assert server.ensure_server() == "http://prefect.example:4200/api"
+    assert server.ensure_server() == prefect_server
     assert not turnwise_home.exists()
     assert os.environ["PREFECT_LOGGING_LEVEL"] == "WARNING"
 
 
-def test_a_proxy_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "example.org,localhost")
-    monkeypatch.setenv("no_proxy", "")
-    server._bypass_proxies()
-    server._bypass_proxies()
-    assert os.environ["NO_PROXY"] == os.environ["no_proxy"] == "example.org,localhost,127.0.0.1"
+@contextlib.contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """A server of something else; status 0: it takes connections and says nothing."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if status:
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            """Say nothing."""
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        if not status:
+            yield f"http://127.0.0.1:{silent.getsockname()[1]}/api"
+            return
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as other:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{other.server_port}/api"
+        other.shutdown()
+        thread.join()
+
+
+def refusal_of(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    monkeypatch.setattr(server, "SECONDS_TO_ANSWER", 0.5)
+    with pytest.raises(ConfigurationError) as refused:
+        server.ensure_server()
+    said = str(refused.value)
+    assert said.startswith("PREFECT_API_URL must be the address of a Prefect server that answers; ") and url in said
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://127.0.0.1:9/api", "refused"),
+        ("https://127.0.0.1:9/api", "refused"),
+        ("http://[::1]:9/api", "Errno"),
+        ("127.0.0.1:4200/api", "no address"),
+        ("localhost:4200/api", "no address"),
+        ("http://127.0.0.1:port/api", "no address"),
+        ("http:///api", "no address"),
+    ],
+)
+def test_a_server_of_the_users_choice_that_does_not_answer_is_refused(
+    url: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found in refusal_of(url, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "found"),
+    [(0, b"", "timed out"), (404, b"", "ends in /api"), (200, b"<html>", "ends in /api")],
+)
+def test_what_answers_there_must_be_prefect(
+    status: int, body: bytes, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(status, body) as url:
+        assert found in refusal_of(url, monkeypatch)
+
+
+def test_a_proxy_that_cannot_be_used_for_a_far_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:1080")
+    assert "socks" in refusal_of("http://prefect.example:4200/api", monkeypatch)
+
+
+def test_a_server_of_this_process_that_has_ended_is_started_again(
+    turnwise_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = "http://127.0.0.1:9/api"
+    monkeypatch.setattr(server, "_own_addresses", {gone})
+    monkeypatch.setattr(server, "_await_server", lambda folder, progress: "http://127.0.0.1:10/api")
+    monkeypatch.setattr(server, "_keep_alive", lambda folder: None)
+    monkeypatch.setenv("PREFECT_API_URL", gone)
+    monkeypatch.setenv("PREFECT_HOME", str(turnwise_home))
+    monkeypatch.delitem(sys.modules, "prefect", raising=False)
+    assert server.ensure_server() == os.environ["PREFECT_API_URL"] == "http://127.0.0.1:10/api"
 
 
 def test_a_server_that_is_lost_on_the_way_is_told_in_one_sentence(
