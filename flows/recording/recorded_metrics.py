@@ -20,6 +20,7 @@ from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.data.tables import headline_columns
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RunArtifacts
+from turnwise.tracking.names import mlflow_name
 
 
 def metrics_of(iteration: Iteration) -> dict[str, float]:
@@ -100,7 +101,7 @@ def summary_metrics(report: ReportData) -> dict[str, float]:
     """The figures of an ablation's table, over all runs: of each row the first column with its interval, and greedy."""
     found = {}
     for row in (row for row in report.rows if row.kind != "went on"):
-        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", row.name)
+        name = mlflow_name(re.sub(r"[ /]+", "_", row.name))
         for mode, key in headline_columns(report).items():
             cell = row.cells.get(key)
             if cell is not None:

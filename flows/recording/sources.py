@@ -38,7 +38,7 @@ from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
-from turnwise.tracking.values import metric_name
+from turnwise.tracking.names import mlflow_name
 from turnwise.world import Column, World, make_world
 
 DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>[^/]+)(/(?P<column>.+))?")
@@ -107,8 +107,8 @@ def _of_metric(what: str, run: RecordedRun, iteration: int | None) -> Source | N
     reference = _artifact_of(group, run, iteration)
     if reference is None:
         return None
-    metrics = {metric_name(name): value for name, value in metrics_in(group, reference).items()}
-    name = metric_name(what)
+    metrics = {mlflow_name(name): value for name, value in metrics_in(group, reference).items()}
+    name = mlflow_name(what)
     return Source(metrics[name], reference, run) if name in metrics else None
 
 
@@ -169,8 +169,8 @@ def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | Non
     column = next((column for column in _columns(run) if column.heading == heading), None)
     if column is not None:
         return cell(evaluation, _world(run), column)
-    metrics = {metric_name(name): value for name, value in default_store().metrics(evaluation).items()}
-    return metrics.get(metric_name(heading))
+    metrics = {mlflow_name(name): value for name, value in default_store().metrics(evaluation).items()}
+    return metrics.get(mlflow_name(heading))
 
 
 def _of_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:

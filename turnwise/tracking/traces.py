@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.errors import ConfigurationError
 from turnwise.tracking.library import mlflow
+from turnwise.tracking.names import mlflow_name
+from turnwise.tracking.values import shortened_tags
 
 if TYPE_CHECKING:
     from turnwise.data.trajectory import Trajectory, Turn
@@ -198,16 +200,18 @@ def _information(
             "mlflow.trace.session": f"{run.info.run_id[:8]} {label} group {trajectory.group:04d}",
             "mlflow.trace_schema.version": "3",
         },
-        tags={
-            "mlflow.traceName": f"{label} group {trajectory.group:04d} replica {trajectory.replica}",
-            LABEL: label,
-            "turnwise.task": trajectory.task.id,
-            "turnwise.world": trajectory.task.world,
-            "turnwise.ending": trajectory.ending.value,
-            **{f"turnwise.task.{key}": str(value) for key, value in sorted(trajectory.task.tags.items())},
-        },
+        tags=shortened_tags(
+            {
+                "mlflow.traceName": f"{label} group {trajectory.group:04d} replica {trajectory.replica}",
+                LABEL: label,
+                "turnwise.task": trajectory.task.id,
+                "turnwise.world": trajectory.task.world,
+                "turnwise.ending": trajectory.ending.value,
+                **{f"turnwise.task.{key}": str(value) for key, value in sorted(trajectory.task.tags.items())},
+            }
+        ),
         assessments=[
-            entities.Feedback(name=name, value=value, source=entities.AssessmentSource("CODE", "turnwise"))
+            entities.Feedback(name=mlflow_name(name), value=value, source=entities.AssessmentSource("CODE", "turnwise"))
             for name, value in _scores(trajectory, weights).items()
         ],
     )

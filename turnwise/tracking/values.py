@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from turnwise.tracking.names import mlflow_name
+
 METRICS_PER_BATCH = 1000
 PARAMETERS_PER_BATCH = 100
 PARAMETER_LENGTH = 6000
@@ -17,7 +19,8 @@ Entry = TypeVar("Entry")
 
 
 def flatten(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested parameters as `a.b.c` -> text, in the given order. Values other than text are written as JSON.
+    """Nested parameters as `a.b.c` -> text, in the given order, by their names in MLflow. Values other than text are
+    written as JSON.
 
     Texts are cut to `PARAMETER_LENGTH` characters: see `shortened`.
     """
@@ -28,7 +31,7 @@ def flatten(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             flat |= flatten(value, f"{name}.")
         else:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            flat[name] = shortened(text, PARAMETER_LENGTH)
+            flat[mlflow_name(name)] = shortened(text, PARAMETER_LENGTH)
     return flat
 
 
@@ -41,18 +44,13 @@ def shortened(text: str, length: int) -> str:
 
 
 def shortened_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """The tags, each value cut to `TAG_LENGTH` characters: see `shortened`."""
-    return {key: shortened(value, TAG_LENGTH) for key, value in tags.items()}
-
-
-def metric_name(name: str) -> str:
-    """The metric's name in MLflow, which allows no `@`: pass@4 becomes pass_at_4."""
-    return name.replace("@", "_at_")
+    """The tags by their names in MLflow, each value cut to `TAG_LENGTH` characters: see `shortened`."""
+    return {mlflow_name(key): shortened(value, TAG_LENGTH) for key, value in tags.items()}
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
     """The metrics that are finite, under their names in MLflow, whose charts can show neither NaN nor infinity."""
-    return {metric_name(name): float(value) for name, value in metrics.items() if math.isfinite(value)}
+    return {mlflow_name(name): float(value) for name, value in metrics.items() if math.isfinite(value)}
 
 
 def batches(entries: Sequence[Entry], size: int) -> Iterator[list[Entry]]:
