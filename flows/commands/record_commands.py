@@ -155,11 +155,12 @@ def reproduce(
 def ui(port: Port = 5000) -> None:
     """Serve MLflow's pages on what was run."""
     from turnwise.store.paths import home
+    from turnwise.store.sqlite_address import sqlite_address
     from turnwise.tracking import ui_command
     from turnwise.tracking.database import prepare_database
     from turnwise.tracking.finding import newest_view
 
-    database = f"sqlite:///{home() / 'mlflow.db'}"
+    database = sqlite_address(home() / "mlflow.db")
     command = ui_command(database, port)
     prepare_database(database)
     address = f"http://127.0.0.1:{port}"

@@ -25,6 +25,7 @@ from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.store import Store, default_store
 from turnwise.store.default import URL_VARIABLE
 from turnwise.store.paths import home, project_root
+from turnwise.store.sqlite_address import sqlite_address
 from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, find_runs, read_text
 from turnwise.tracking.reproduction import (
     UNEXPLAINED,
@@ -75,7 +76,7 @@ def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
     ended = subprocess.run(command, cwd=folder, env=_environment(folder), check=False)
     if ended.returncode:
         raise TurnwiseError(f"the run must end to be compared; {' '.join(command)} ended with {ended.returncode}")
-    (again,) = find_runs(f"sqlite:///{folder / '.turnwise' / 'mlflow.db'}", run.name)
+    (again,) = find_runs(sqlite_address(folder / ".turnwise" / "mlflow.db"), run.name)
     return equal(run, again, Store(folder / ".turnwise" / "store"), console)
 
 

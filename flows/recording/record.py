@@ -34,6 +34,7 @@ from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
 from turnwise.store.paths import home, project_root
+from turnwise.store.sqlite_address import sqlite_address
 from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder, TrackedRun
@@ -58,7 +59,7 @@ MODULES_OF_PREPARATION = ("tasks.prepare.materials", "tasks.prepare.warm_start")
 
 def tracking_uri(experiment: Experiment) -> str:
     """The configured tracking URI, or a SQLite file in the project's home."""
-    return experiment.tracking.uri or f"sqlite:///{home() / 'mlflow.db'}"
+    return experiment.tracking.uri or sqlite_address(home() / "mlflow.db")
 
 
 def project_tracking_uri() -> str:

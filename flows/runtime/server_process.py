@@ -24,6 +24,7 @@ from flows.runtime.own_pages import ORIGINS_VARIABLE, own_origins
 from flows.runtime.server_settings import BATCHED_RECORDS, CLIENT_SETTINGS, REMOVAL_OF_OLD_RUNS, UNNEEDED_SERVICES
 from turnwise.store.atomic_write import make_file
 from turnwise.store.prepared_databases import copy_prepared, keep_prepared
+from turnwise.store.sqlite_address import sqlite_address
 
 DATABASE = "prefect.db"
 _LIBC = ctypes.CDLL(None)
@@ -63,7 +64,7 @@ def settings(folder: Path, port: int) -> dict[str, str]:
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": address(port),
         ORIGINS_VARIABLE: own_origins(port),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder / DATABASE}",
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": sqlite_address(folder / DATABASE, "sqlite+aiosqlite"),
         **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in UNNEEDED_SERVICES},
         **{name: os.environ.get(name, value) for name, value in REMOVAL_OF_OLD_RUNS.items()},
         **BATCHED_RECORDS,

@@ -365,6 +365,7 @@ TRACKING = (
     Value("tracking.uri", "ftp://example.com/mlflow"),
     Value("tracking.uri", "http://"),
     Value("tracking.uri", "'http://exa mple'"),
+    Value("tracking.uri", "'sqlite:////data/what?x=1/mlflow.db'", "ends its path at the first question mark"),
     Value("tracking.uri", "'sqlite://mlflow.db'"),
     Value("tracking.uri", "'http://host:99999'"),
 )

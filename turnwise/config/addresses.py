@@ -30,6 +30,10 @@ def _require_tracking_uri(uri: str) -> str:
         )
     if dialect == "sqlite" and (not uri.startswith(f"{scheme}:///") or uri.endswith("/")):
         raise ValueError("a SQLite file is named with three slashes before its path, four where it begins at the root")
+    if dialect == "sqlite" and "/" in uri.partition("?")[2]:
+        raise ValueError(
+            "ends its path at the first question mark: a path with one is written as sqlite:///file:/what%3F/mlflow.db?uri=true"
+        )
     if dialect != "sqlite" and not _has_host(uri):
         raise ValueError("must name a host, and a port up to 65535 where it names one, without blanks")
     return uri

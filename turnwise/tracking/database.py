@@ -30,6 +30,7 @@ from urllib.request import getproxies
 from turnwise.errors import ConfigurationError
 from turnwise.store.atomic_write import make_file
 from turnwise.store.prepared_databases import copy_prepared, keep_prepared
+from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.tracking.library import mlflow
 
 SECONDS_TO_CONNECT = 10.0
@@ -123,7 +124,7 @@ def make_database(tracking_uri: str) -> None:
         return
     path = sqlite_file(tracking_uri)
     assert path is not None, "what is no SQLite file counts as made"
-    partial, artifacts = path.with_name(f".{path.name}.partial"), str(path.parent / "mlruns")
+    partial, artifacts = path.with_name(f".{path.name}.partial"), (path.parent.absolute() / "mlruns").as_uri()
     for left_behind in (partial, partial.with_name(f"{partial.name}-journal")):
         left_behind.unlink(missing_ok=True)
     tables = f"mlflow-{version('mlflow')}"
@@ -134,7 +135,7 @@ def make_database(tracking_uri: str) -> None:
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
         make_file(partial)
-        store = SqlAlchemyStore(f"sqlite:///{partial}", artifacts)
+        store = SqlAlchemyStore(sqlite_address(partial), artifacts)
         store.engine.dispose()
         keep_prepared(tables, partial)
     os.replace(partial, path)
@@ -164,15 +165,6 @@ def alone(tracking_uri: str) -> Iterator[None]:
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def sqlite_file(tracking_uri: str) -> Path | None:
-    """The path of a SQLite database; None for a database in memory, another kind of database, or a server."""
-    scheme, slashes, rest = tracking_uri.partition(":///")
-    if not slashes or scheme.partition("+")[0] != "sqlite":
-        return None
-    name = rest.partition("?")[0]
-    return Path(name) if name and name != ":memory:" else None
 
 
 def has_own_artifacts(tracking_uri: str) -> bool:
