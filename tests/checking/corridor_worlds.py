@@ -1,6 +1,8 @@
 """A small world that keeps the contract, worlds that each break it in one way, and two that are hard to begin with."""
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -61,6 +63,45 @@ class Corridor(World):
 
     def make(self, task: Task, seed: int) -> Walk:
         return self.walk(1 + task.seed % (LENGTH - 1), task.id)
+
+
+class Wandering(Walk):
+    def step(self, action: str) -> Step:
+        os.chdir("..")
+        return super().step(action)
+
+
+class Vagrant(Corridor):
+    """Changes the working directory."""
+
+    walk = Wandering
+
+
+class Leaving(Walk):
+    def reset(self) -> Observation:
+        os.environ["CORRIDOR"] = self.name
+        return super().reset()
+
+    def step(self, action: str) -> Step:
+        print("step!", action)
+        return super().step(action)
+
+
+class Untidy(Corridor):
+    """Changes the environment, and prints."""
+
+    walk = Leaving
+
+
+class Numbering(Walk):
+    def step(self, action: str) -> Step:
+        return replace(super().step(action), metrics={1: 1.0})  # type: ignore[dict-item]
+
+
+class Numbered(Corridor):
+    """Has a metric whose name is no text."""
+
+    walk = Numbering
 
 
 class Speechless(Corridor):

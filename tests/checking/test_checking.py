@@ -1,5 +1,6 @@
 """Every check catches a world that breaks its property, and passes a world that keeps the contract."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from corridor_worlds import (
     Modest,
     Mute,
     Nameless,
+    Numbered,
     Punishing,
     Reordered,
     Repeated,
@@ -38,6 +40,8 @@ from corridor_worlds import (
     Unknown,
     Unplayed,
     Unshown,
+    Untidy,
+    Vagrant,
 )
 
 from turnwise.checking import CheckReport, check_world, examination
@@ -81,6 +85,8 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         (Idle, "any reply is answered", "must offer an action to begin with"),
         (Generous, "rewards are declared", "must be one of ['goal']; found ['gift']"),
         (Infinite, "rewards are declared", "reward goal of corridor/test/0 must be a finite number; found nan"),
+        (Numbered, "rewards are declared", "a metric's name must be a text; found 1"),
+        (Vagrant, "the process stays as it was", "step changed it from "),
         (Nameless, "states are named as the world says", "at corridor/test/0 does not: name it, or set names_states"),
         (Modest, "an ineffective step leaves the state", "says effective=False but changed the state"),
         (Fragile, "any reply is answered", "raised MemoryError: too long for me"),
@@ -111,7 +117,7 @@ def test_what_several_checks_found_alike_is_written_out_once() -> None:
 def test_a_world_that_keeps_the_contract_passes_every_check() -> None:
     report = check_world(Corridor(turns=9), count=8, parameters={"turns": 9})
     assert report.passed, report.lines()
-    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 19 of 19 checks passed."
+    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 20 of 20 checks passed."
 
 
 @pytest.mark.usefixtures("other_processes_agree")
@@ -121,6 +127,24 @@ def test_a_world_whose_actions_cannot_be_drawn_passes_with_a_warning(world: type
     assert report.passed, report.lines()
     assert report.checks[0].doubtful and "no table shows what chance reaches" in report.checks[0].found
     assert sum(not check.applies for check in report.checks) == left_out, report.lines()
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_world_that_changes_the_environment_or_prints_passes_with_a_warning() -> None:
+    report = check_world(Untidy(), count=8)
+    assert report.passed, report.lines()
+    (doubt,) = [check for check in report.checks if check.doubtful]
+    assert doubt.name == "the process stays as it was"
+    assert "step prints 'step! " in doubt.found
+    assert "reset changes the environment variable CORRIDOR" in doubt.found
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_the_check_leaves_the_working_directory_as_it_was() -> None:
+    before = os.getcwd()
+    failed = failures(check_world(Vagrant(), count=8))
+    assert list(failed) == ["the process stays as it was"]
+    assert os.getcwd() == before
 
 
 @pytest.mark.usefixtures("other_processes_agree")
@@ -169,7 +193,7 @@ def test_a_world_without_an_oracle_is_checked_in_all_but_what_an_oracle_does() -
         "asking the oracle changes nothing": "does not apply: the world has no oracle",
         "the oracle reaches its score": "does not apply: the world has no oracle",
     }
-    assert report.lines()[-1].endswith("16 of 16 checks passed, 2 do not apply.")
+    assert report.lines()[-1].endswith("17 of 17 checks passed, 2 do not apply.")
     assert any(line.startswith("-       asking the oracle changes nothing") for line in report.lines())
 
 
@@ -198,7 +222,7 @@ def test_a_world_whose_random_policy_never_earns_a_difference_passes_with_a_warn
     (warned,) = [line for line in report.lines() if line.startswith("warn ")]
     assert "mean success 0.00; rewards differ within 0% of 2 groups of 8: a policy that plays like the random" in warned
     assert "must begin with demonstrations (warm_start) or an easier parameter" in warned
-    assert report.lines()[-1].endswith("19 of 19 checks passed, 1 with a warning.")
+    assert report.lines()[-1].endswith("20 of 20 checks passed, 1 with a warning.")
 
 
 @pytest.mark.usefixtures("other_processes_agree")

@@ -26,7 +26,8 @@ from turnwise.checking.playing import (
     open_episode,
     play_in_turns,
 )
-from turnwise.checking.report import Broken, CheckReport, Doubtful, NotApplicable, examine, shortened
+from turnwise.checking.process_state import process_is_left_alone, process_put_back
+from turnwise.checking.report import Broken, Check, CheckReport, Doubtful, NotApplicable, examine, shortened
 from turnwise.checking.subject import Subject
 from turnwise.errors import ConfigurationError
 from turnwise.statistics.group_spread import expected_spread
@@ -67,6 +68,7 @@ def check_world(
     subject = Subject(world, dict(parameters or {}), count, seed, sample)
     named: list[tuple[str, Callable[[Subject], str]]] = [
         ("the world introduces itself", introduces_itself),
+        ("the process stays as it was", process_is_left_alone),
         ("what it reads is declared", reads_are_declared),
         ("tasks are a prefix of one order", tasks_are_a_prefix),
         ("splits have the size that they say", splits_have_their_size),
@@ -88,7 +90,12 @@ def check_world(
         ("the oracle reaches its score", partial(oracle_reaches_its_score, oracle_success)),
         ("random play earns differences", random_play_earns_differences),
     ]
-    return CheckReport(world.name, tuple(examine(name, partial(check, subject)) for name, check in named))
+    return CheckReport(world.name, tuple(_examine(name, check, subject) for name, check in named))
+
+
+def _examine(name: str, check: Callable[[Subject], str], subject: Subject) -> Check:
+    with process_put_back():
+        return examine(name, partial(check, subject))
 
 
 def introduces_itself(subject: Subject) -> str:
