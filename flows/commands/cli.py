@@ -28,6 +28,7 @@ from flows.commands.world_commands import check, init, new, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import collect_rarely
+from turnwise.store.paths import one_project
 from turnwise.suggestions import meant
 
 
@@ -134,7 +135,8 @@ def status_of(arguments: Sequence[str]) -> int:
             handler.addFilter(is_shown)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
-        status = run(arguments)
+        with one_project():
+            status = run(arguments)
         if status == INTERRUPTED and arguments[0] in GOES_ON:
             sys.stderr.write(
                 "turnwise: interrupted; what was computed is kept, and the same command goes on from there\n"

@@ -33,8 +33,8 @@ from turnwise.policy.pretrained import pretrained
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
-from turnwise.store.paths import home, project_root
-from turnwise.store.sqlite_address import sqlite_address
+from turnwise.store.paths import home, project_root, start_folder
+from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder, TrackedRun
@@ -58,8 +58,12 @@ MODULES_OF_PREPARATION = ("tasks.prepare.materials", "tasks.prepare.warm_start")
 
 
 def tracking_uri(experiment: Experiment) -> str:
-    """The configured tracking URI, or a SQLite file in the project's home."""
-    return experiment.tracking.uri or sqlite_address(home() / "mlflow.db")
+    """The configured tracking URI, or a SQLite file in the project's home. The path of a file is absolute."""
+    uri = experiment.tracking.uri
+    path = sqlite_file(uri)
+    if path is None or path.is_absolute() or "?" in uri:
+        return uri or sqlite_address(home() / "mlflow.db")
+    return sqlite_address(start_folder() / path, uri.partition(":")[0])
 
 
 def project_tracking_uri() -> str:

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pydantic import BaseModel
 
 from flows.runtime.direct_clients import connect_directly
+from turnwise.store.paths import one_project, start_folder
 
 LAST_WORDS = 2000
 """Number of characters of a child's error output that are shown when it fails."""
@@ -46,6 +47,7 @@ class ChildProcess:
             stdout=subprocess.PIPE,
             stderr=self._said,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # it finds whatever world this one finds
+            cwd=start_folder(),
             text=True,
         )
         self._listener = threading.Thread(target=self._listen, name=f"listener of {module}")
@@ -115,4 +117,5 @@ def saying() -> Iterator[Callable[[str], None]]:
             file.write(line + "\n")
             file.flush()
 
-    yield say
+    with one_project():
+        yield say

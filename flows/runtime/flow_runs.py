@@ -19,6 +19,7 @@ from flows.prepare import require_model
 from flows.runtime.direct_clients import connect_directly
 from flows.runtime.server import ensure_server, require_server
 from turnwise.experiment import Experiment
+from turnwise.store.paths import one_project
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -36,7 +37,7 @@ def run_flow(flow: Flow[Arguments, Result], *args: Arguments.args, **kwargs: Arg
 
     given = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
     try:
-        with tags(*tags_of(given)):
+        with one_project(), tags(*tags_of(given)):
             return flow(*args, **kwargs)
     except Exception as error:
         require_server(error)

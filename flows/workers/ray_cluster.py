@@ -42,7 +42,7 @@ from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
-from turnwise.store.paths import home
+from turnwise.store.paths import home, one_project, start_folder
 
 LOSSES_OF_A_RUN = 3
 """How often Ray begins a run again whose worker was lost."""
@@ -94,7 +94,7 @@ class RayWorkers:
             "title": name,
             "order": followed.order.model_dump_json(),
             "queue": self._queue,
-            "folder": os.getcwd(),
+            "folder": str(start_folder()),
         }
         with (
             TagsContext(current_tags=set()),  # see `tasks.prefect_task`
@@ -242,7 +242,8 @@ of all stages when that task ends, and not as each of them does: a lost worker w
 def run_by_ray(title: str, order: str, queue: Any, folder: str) -> None:
     """In a Ray worker: make a run, as JSON describes it, and put its reports into the queue."""
     os.chdir(folder)
-    _of_this_worker.run(_make, title, order, queue)
+    with one_project():
+        _of_this_worker.run(_make, title, order, queue)
 
 
 def _make(title: str, order: str, queue: Any) -> None:

@@ -22,6 +22,7 @@ from flows.runtime.flow_runs import in_flow_run, run_flow, tags_of
 from tasks.stage import stage
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
+from turnwise.store.paths import project_root
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 
@@ -99,3 +100,19 @@ def test_neither_prefect_nor_mlflow_is_imported_to_look_for_records() -> None:
         "print([name for name in ('prefect', 'mlflow', 'matplotlib', 'torch', 'transformers') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_flow_works_on_one_project_whatever_changes_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    (tmp_path / "params.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+
+    @flow(name="wanderer", validate_parameters=False)
+    def wanderer() -> tuple[Path, Path]:
+        before = project_root()
+        monkeypatch.chdir("/")
+        return before, project_root()
+
+    assert run_flow(wanderer) == (tmp_path, tmp_path)

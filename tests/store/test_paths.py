@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.errors import ConfigurationError
-from turnwise.store.paths import home, project_root
+from turnwise.store.paths import home, one_project, project_root
 
 
 def test_the_home_is_found_from_anywhere_in_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +44,24 @@ def test_the_nearest_project_above_is_the_one(tmp_path: Path, monkeypatch: pytes
     (inner / "params.yaml").unlink()
     (inner / "params.yaml").mkdir()  # a folder of that name describes no experiment
     assert project_root() == tmp_path / "outer"
+
+
+def test_the_project_is_found_once_where_something_changes_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TURNWISE_HOME", "DVC_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    for project in ("one", "other"):
+        (tmp_path / project).mkdir()
+        (tmp_path / project / "params.yaml").touch()
+    monkeypatch.chdir(tmp_path / "one")
+    with one_project():
+        monkeypatch.chdir(tmp_path / "other")
+        with one_project():
+            assert home() == project_root() / ".turnwise" == tmp_path / "one" / ".turnwise"
+        monkeypatch.setenv("TURNWISE_HOME", "home")
+        assert home() == tmp_path / "one" / "home"
+        monkeypatch.setenv("DVC_ROOT", "..")
+        assert project_root() == tmp_path
+    monkeypatch.delenv("DVC_ROOT")
+    assert project_root() == tmp_path / "other" and home() == tmp_path / "other" / "home"

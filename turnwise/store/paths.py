@@ -1,12 +1,42 @@
-"""Paths: the project's root, which holds params.yaml, and the home, which holds everything computed."""
+"""Paths: the project's root, which holds params.yaml, and the home, which holds everything computed.
+
+Both are found from the current working directory, or within `one_project` from that in which the block began: a world
+may change the directory of its process while it is played.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from turnwise.errors import ConfigurationError
+
+_begun_in: list[Path] = []
+"""The working directory in which the outermost `one_project` of this process began; empty outside of any."""
+
+
+@contextmanager
+def one_project() -> Iterator[None]:
+    """Have the block work on one project from its beginning to its end, whatever changes the working directory.
+
+    Within another such block it changes nothing. It holds for all threads, as the working directory does.
+    """
+    if _begun_in:
+        yield
+        return
+    _begun_in.append(Path.cwd())
+    try:
+        yield
+    finally:
+        _begun_in.clear()
+
+
+def start_folder() -> Path:
+    """The folder from which relative paths are read: see `one_project`."""
+    return _begun_in[0] if _begun_in else Path.cwd()
 
 
 def project_root() -> Path:
@@ -16,8 +46,8 @@ def project_root() -> Path:
         ConfigurationError: no such folder exists.
     """
     if "DVC_ROOT" in os.environ:
-        return Path(os.environ["DVC_ROOT"]).resolve()
-    here = Path.cwd()
+        return (start_folder() / os.environ["DVC_ROOT"]).resolve()
+    here = start_folder()
     for folder in (here, *here.parents):
         if (folder / "params.yaml").is_file():
             return folder
@@ -33,7 +63,7 @@ def home() -> Path:
     Raises ConfigurationError as `project_root` does.
     """
     chosen = os.environ.get("TURNWISE_HOME")
-    return _resolved(chosen, os.getcwd()) if chosen else project_root() / ".turnwise"
+    return _resolved(chosen, str(start_folder())) if chosen else project_root() / ".turnwise"
 
 
 @cache  # asked for dozens of times an iteration
