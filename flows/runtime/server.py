@@ -4,7 +4,7 @@ The server is Prefect's own, on the loopback address and a free port, with its d
 small supervisor process, `python -m flows.runtime.server`, starts it, and stops it after ten minutes without a
 heartbeat from any client. If two supervisors start at once, one gets the lock and the other exits.
 
-    <home>/prefect/server.json       the address, and the process id of the supervisor
+    <home>/prefect/server.json       the address, the process id of the supervisor, and this folder
     <home>/prefect/supervisor.lock   held by the supervisor; the kernel releases it when the supervisor dies
     <home>/prefect/heartbeat         touched by every client every 20 seconds
     <home>/prefect/server.log        the server's output
@@ -188,10 +188,12 @@ def _await_server(folder: Path, progress: Callable[[float], None] | None) -> str
 
 
 def _record(folder: Path) -> dict[str, str] | None:
+    """What a supervisor of this folder has published; None in a copy of the folder, which has no server yet."""
     try:
-        return json.loads((folder / "server.json").read_text())
+        record: dict[str, str] = json.loads((folder / "server.json").read_text())
     except FileNotFoundError:
         return None
+    return record if record.get("folder", str(folder)) == str(folder) else None
 
 
 def _supervised(folder: Path) -> bool:
@@ -267,7 +269,7 @@ class Supervisor:
             port = free_port()
             server = start(self.folder, port)
             try:
-                self._watch(server, port)
+                self._watch(server, port, lock)
                 return 0 if server.poll() is None else 1
             finally:
                 (self.folder / "server.json").unlink(missing_ok=True)
@@ -275,11 +277,15 @@ class Supervisor:
 
     def _publish(self, port: int) -> None:
         temporary = self.folder / f"server.json.{os.getpid()}"
-        temporary.write_text(json.dumps({"url": address(port), "supervisor": str(os.getpid())}))
+        record = {"url": address(port), "supervisor": str(os.getpid()), "folder": str(self.folder)}
+        temporary.write_text(json.dumps(record))
         os.replace(temporary, self.folder / "server.json")
 
-    def _watch(self, server: subprocess.Popen[bytes], port: int) -> None:
-        """Publish the address; return when the server has ended, when it is no longer needed, or on SIGTERM."""
+    def _watch(self, server: subprocess.Popen[bytes], port: int, lock: IO[str]) -> None:
+        """Publish the address; return when the server has ended, when it is no longer needed, or on SIGTERM.
+
+        It is not needed where the folder was moved or deleted: its database is opened by path.
+        """
         heartbeat, idle_since = self._heartbeat(), time.monotonic()
         if published := has_tables(self.folder):
             self._publish(port)
@@ -287,7 +293,7 @@ class Supervisor:
         # Python's sigtimedwait returns as if it had received the signal when a stopped process is continued.
         signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
         pause = min(2.0, self.idle_seconds / 5)
-        while not told_to_end.wait(pause if published else 0.1) and server.poll() is None:
+        while not told_to_end.wait(pause if published else 0.1) and server.poll() is None and self._is_here(lock):
             if not published and (published := _answers(address(port))):
                 keep_tables(self.folder)  # before any client knows the address and writes to them
                 self._publish(port)
@@ -298,6 +304,12 @@ class Supervisor:
                 if self._heartbeat() == heartbeat:
                     return
                 self._publish(port)
+
+    def _is_here(self, lock: IO[str]) -> bool:
+        try:
+            return os.path.samestat(os.fstat(lock.fileno()), (self.folder / "supervisor.lock").stat())
+        except FileNotFoundError:
+            return False
 
     def _heartbeat(self) -> int:
         """Time of the last heartbeat in nanoseconds; 0 when the folder was deleted, which counts as no heartbeat."""

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import http.server
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -101,6 +102,24 @@ def test_the_server_of_a_new_home_begins_with_the_tables_that_another_has_made(
         assert ask(server_process.address(port), "GET", FLOW_RUN) == (404, ""), "it is asked, and has no such run"
     finally:
         server_process.end(started)
+
+
+def test_a_copy_of_a_home_does_not_use_the_server_of_the_original(prefect_server: str, tmp_path: Path) -> None:
+    original = Path(os.environ["TURNWISE_HOME"]) / "prefect"
+    record = server._record(original)
+    assert record is not None and record["url"] == prefect_server
+    shutil.copy(original / "server.json", tmp_path)
+    assert server._record(tmp_path) is None
+
+
+def test_the_server_of_a_home_that_is_moved_ends(tmp_path: Path) -> None:
+    folder, moved = tmp_path / "prefect", tmp_path / "moved"
+    folder.mkdir()
+    supervisor = server._start_supervisor(folder)
+    wait_until(lambda: (folder / "server.json").exists() or supervisor.poll() is not None)
+    folder.rename(moved)
+    assert supervisor.wait(timeout=60) == 0
+    assert server._record(moved) is None
 
 
 def test_a_server_that_runs_is_found_at_once(prefect_server: str) -> None:

@@ -20,8 +20,10 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from turnwise.errors import TrackingUnreachable
+from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.database import known_tables, open_client, place_of
 from turnwise.tracking.library import mlflow
+from turnwise.tracking.locations import Relocation, relocation
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +138,7 @@ class TrackingClient:
                 if experiment_id is not None:
                     condition += " AND experiment_id = ?"
                     values.append(experiment_id)
-                found = _read_runs(database, condition, values)
+                found = self._read_runs(database, condition, values)
             else:
                 found = self._runs_by_mlflow(f"tags.`{tag[0]}` = '{tag[1]}'" if tag else "", experiment_id)
         return sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
@@ -144,7 +146,7 @@ class TrackingClient:
     def run(self, run_id: str) -> Any:
         """The run of this id. Raises MlflowException where there is none."""
         with known_tables(self.tracking_uri) as database:
-            found = [] if database is None else _read_runs(database, "run_uuid = ?", [run_id])
+            found = [] if database is None else self._read_runs(database, "run_uuid = ?", [run_id])
         return found[0] if found else self.mlflow.get_run(run_id)
 
     def experiment_id(self, name: str) -> str | None:
@@ -176,6 +178,10 @@ class TrackingClient:
             return None
         return Path(mlflow().artifacts.download_artifacts(f"{uri}/{name}")).read_bytes()
 
+    def _read_runs(self, database: sqlite3.Connection, condition: str, values: Sequence[str]) -> list[StoredRun]:
+        path = sqlite_file(self.tracking_uri)
+        return _read_runs(database, condition, values, None if path is None else relocation(database, path))
+
     def _runs_by_mlflow(self, query: str, experiment_id: str | None) -> list[Any]:
         ids = (
             [each.experiment_id for each in self.mlflow.search_experiments()]
@@ -194,7 +200,9 @@ class TrackingClient:
         return found
 
 
-def _read_runs(database: sqlite3.Connection, condition: str, values: Sequence[str]) -> list[StoredRun]:
+def _read_runs(
+    database: sqlite3.Connection, condition: str, values: Sequence[str], moved: Relocation | None
+) -> list[StoredRun]:
     """The runs that fulfil a condition on the table `runs`, with all that is recorded of each."""
     chosen = f"SELECT run_uuid FROM runs WHERE {condition}"
     tags, parameters, metrics = (
@@ -207,7 +215,14 @@ def _read_runs(database: sqlite3.Connection, condition: str, values: Sequence[st
     )
     return [
         StoredRun(
-            RunInfo(run_id, name, str(experiment), status, start_time, artifact_uri),
+            RunInfo(
+                run_id,
+                name,
+                str(experiment),
+                status,
+                start_time,
+                artifact_uri if moved is None else moved.place(artifact_uri),
+            ),
             RunData(
                 tags[run_id],
                 parameters[run_id],

@@ -32,6 +32,7 @@ from turnwise.store.atomic_write import make_file
 from turnwise.store.prepared_databases import copy_prepared, keep_prepared
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.tracking.library import mlflow
+from turnwise.tracking.locations import follow_home, relocation
 
 SECONDS_TO_CONNECT = 10.0
 SECONDS_TO_WAIT = 60.0
@@ -46,8 +47,10 @@ def open_client(tracking_uri: str) -> Any:
     Not to be called within `alone`, unless the database's tables are the known ones.
     """
     with known_tables(tracking_uri) as complete:
-        if complete is not None:
-            return mlflow().MlflowClient(tracking_uri)
+        known = complete is not None
+    if known:
+        follow_move(tracking_uri)
+        return mlflow().MlflowClient(tracking_uri)
     with alone(tracking_uri):
         make_database(tracking_uri)
         return mlflow().MlflowClient(tracking_uri)
@@ -116,6 +119,16 @@ def prepare_database(tracking_uri: str) -> None:
     if not _is_made(tracking_uri):
         with alone(tracking_uri):
             make_database(tracking_uri)
+    follow_move(tracking_uri)
+
+
+def follow_move(tracking_uri: str) -> None:
+    """Have the database of a home that was moved or copied name the files that lie there now."""
+    with known_tables(tracking_uri) as known:
+        path = sqlite_file(tracking_uri)
+        moved = known is not None and path is not None and relocation(known, path) is not None
+    if moved and path is not None:
+        follow_home(path)
 
 
 def make_database(tracking_uri: str) -> None:

@@ -33,13 +33,12 @@ def test_sqlalchemy_opens_the_file_that_is_meant(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mlflow_records_inside_of_the_folder_that_is_meant(
-    name: str, migrated_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     home = tmp_path / name
     home.mkdir()
-    (home / "mlflow.db").write_bytes(migrated_database.read_bytes())
     run = Recorder(sqlite_address(home / "mlflow.db"), "turnwise", home / "mlflow").parent("a", "b", {})
     run.log_text("text", "note.txt")
     assert [path.read_text() for path in home.rglob("note.txt")] == ["text"]
