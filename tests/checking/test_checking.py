@@ -85,7 +85,7 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         (Idle, "any reply is answered", "must offer an action to begin with"),
         (Generous, "rewards are declared", "must be one of ['goal']; found ['gift']"),
         (Infinite, "rewards are declared", "reward goal of corridor/test/0 must be a finite number; found nan"),
-        (Numbered, "rewards are declared", "a metric's name must be a text; found 1"),
+        (Numbered, "rewards are declared", "must be a text (str); found 1"),
         (Vagrant, "the process stays as it was", "step changed it from "),
         (Nameless, "states are named as the world says", "at corridor/test/0 does not: name it, or set names_states"),
         (Modest, "an ineffective step leaves the state", "says effective=False but changed the state"),

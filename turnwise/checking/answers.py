@@ -162,8 +162,6 @@ def _require_no_change(reply: str, step: Step, before: Observation) -> None:
 
 
 def _require_declared(step: Step, declared: Set[str], task: Task) -> None:
-    if unnamed := [name for name in step.metrics if not isinstance(name, str) or not name.strip()]:
-        raise Broken(f"a metric's name must be a text; found {unnamed[0]!r} at {task.id}")
     if strange := sorted(set(step.rewards) - declared):
         raise Broken(f"a reward must be one of {sorted(declared)}; found {strange} at {task.id}")
     if ambiguous := sorted(set(step.metrics) & declared):
