@@ -24,7 +24,7 @@ from turnwise.credit_study.page import page
 from turnwise.credit_study.study import Study
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
-from turnwise.policy.model_files import MODEL_FILES, model_files
+from turnwise.policy.model_files import model_files
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
@@ -172,7 +172,7 @@ def _require_vocabulary(policy: Reference, materials: Materials) -> None:
     """Raise ConfigurationError if the policy's vocabulary is smaller than that of the experiment's tokenizer."""
     from turnwise.policy.tokenizer import load_tokenizer
 
-    known = json.loads((default_store().folder(policy, MODEL_FILES) / "config.json").read_text())["vocab_size"]
+    known = json.loads((default_store().folder(policy, ["config.json"]) / "config.json").read_text())["vocab_size"]
     needed = len(load_tokenizer(default_store().folder(materials.tokenizer)))
     if known < needed:
         raise ConfigurationError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from tasks.restoring import opened
 from turnwise.config.model_settings import Adapter, Compute, ModelSettings
 from turnwise.config.schema import CriticSection, Section
 from turnwise.data.arrays import Ragged, Sequences
@@ -74,7 +75,7 @@ def take_learner(policy: Reference, parameters: LearnerParameters) -> HeldLearne
     if learner is not None:
         return learner
     _learners.clear()
-    folder = default_store().folder(policy)
+    folder = opened(policy)
     learner = _loaded(folder, parameters, policy.digest, restored=(folder / OPTIMIZER_FILE).exists())
     if parameters.with_critic:
         learner.add_critic(folder)
@@ -108,17 +109,23 @@ def base_of(policy: Path) -> Path | None:
     A learner is named by its policy's digest, so that an adapter's artifact says which policy it belongs to.
     """
     base = _base_named_in(policy)
-    return None if base is None else default_store().folder(base, MODEL_FILES)
+    return None if base is None else opened(base, MODEL_FILES)
 
 
 def base_reference(policy: Reference) -> Reference | None:
     """The policy that the adapter in this one belongs to; None where this one has all weights.
 
-    Weights that were pruned are not made again for it.
+    It is read from the adapter's description, which no run prunes. Nothing is made again for it.
+
+    Raises:
+        ArtifactError: the artifact is missing or damaged, or its description was pruned.
     """
     from turnwise.policy.adapter import DESCRIPTION_FILE
 
-    return _base_named_in(default_store().folder(policy, [DESCRIPTION_FILE]))
+    store = default_store()
+    if DESCRIPTION_FILE not in store.manifest(policy).files:
+        return None
+    return _base_named_in(store.folder(policy, [DESCRIPTION_FILE]))
 
 
 def _base_named_in(folder: Path) -> Reference | None:
@@ -133,7 +140,7 @@ def whole_policy(policy: Reference) -> Iterator[Path]:
 
     For those who have no use for an adapter by itself. It is there within the block alone.
     """
-    folder = default_store().folder(policy, MODEL_FILES)
+    folder = opened(policy, MODEL_FILES)
     base = base_of(folder)
     if base is None:
         yield folder
@@ -206,7 +213,7 @@ def take_critic(critic: Reference, parameters: LearnerParameters) -> HeldCritic:
     if found is not None:
         return found
     _critics.clear()
-    folder = default_store().folder(critic)
+    folder = opened(critic)
     if compute.learner_processes > 1:
         from turnwise.policy.learner.on_processes import CriticOnProcesses
 
@@ -251,5 +258,5 @@ def consulted_critic(critic: Reference, parameters: LearnerParameters) -> Iterat
 
 def begin_with(draft: Draft, artifact: Reference) -> None:
     """Copy all files of an artifact but its manifest into a draft; its metrics are therefore not copied."""
-    folder = default_store().folder(artifact)
+    folder = opened(artifact)
     shutil.copytree(folder, draft.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))

@@ -38,14 +38,13 @@ from tasks.observing import StageCall, current_observers
 from tasks.prefect_records import recorded, share_record
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
-from turnwise.store.default import when_pruned
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint, warn_of_edits
 from turnwise.store.full_disk import telling_of_a_full_disk
 from turnwise.store.notes import with_references
 from turnwise.store.only_one import only_one
 from turnwise.store.pruning import reading
-from turnwise.store.remaking import Record, make_again
+from turnwise.store.remaking import Record
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +232,7 @@ _stages: dict[str, Stage[Any]] = {}
 """All stages declared in this process, by name."""
 
 
-def _stage_of(record: Record) -> Stage[Any]:
+def stage_of(record: Record) -> Stage[Any]:
     """The stage that a provenance record names; imports all modules of this package if it is not loaded yet."""
     if record["stage"] not in _stages:
         package = __name__.rpartition(".")[0]
@@ -246,18 +245,6 @@ def _stage_of(record: Record) -> Stage[Any]:
         )
     return _stages[record["stage"]]
 
-
-def _make_again(reference: Reference, files: Sequence[str]) -> None:
-    make_again(
-        default_store(),
-        reference,
-        files,
-        lambda record: _stage_of(record).again(record),
-        lambda record: _stage_of(record).differs(record),
-    )
-
-
-when_pruned(_make_again)
 
 _declared: list[str] = []
 """The modules of stages whose sources are not yet fingerprinted. The first call reads them all, soon after import."""

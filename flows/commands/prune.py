@@ -14,8 +14,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-import tasks.stage  # noqa: F401  (recomputes what was pruned)
 from flows.roster import replaced_inputs
+from tasks.restoring import opened
 from tasks.rollout.evaluate import success_of
 from turnwise.config.schema import Storage
 from turnwise.errors import ConfigurationError
@@ -60,7 +60,7 @@ def show_restored(artifact: str, everything: bool) -> None:
             f"{', '.join(map(str, found)) or 'none'}: say kind/digest, or more of the digest"
         )
     weights = found[0].kind == "policy" and not everything
-    folder = default_store().folder(found[0], MODEL_FILES if weights else EVERYTHING)
+    folder = opened(found[0], MODEL_FILES if weights else EVERYTHING)
     Console(highlight=False, soft_wrap=True).print(str(folder))
 
 

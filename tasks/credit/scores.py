@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from tasks.models_in_memory import LearnerParameters, consulted_critic, reference_log_probabilities
+from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise.config.schema import Section
 from turnwise.data.arrays import Numbers, Ragged
@@ -49,7 +50,7 @@ def reference(
 
     With an adapter `adapted` is the policy in training, whose adapter is turned off: its training began with `policy`.
     """
-    trajectories = read_arrays(default_store().folder(rollout))
+    trajectories = read_arrays(opened(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
     found = reference_log_probabilities(
         policy,
@@ -78,7 +79,7 @@ def values(parameters: ValuesParameters, *, critic: Reference, rollout: Referenc
 
     For a critic on the policy's trunk, `critic` is the policy's artifact.
     """
-    trajectories = read_arrays(default_store().folder(rollout))
+    trajectories = read_arrays(opened(rollout))
     sequences, owners = trajectories.segments(every_reply=True)
     with consulted_critic(critic, parameters.learner) as judge:
         found = judge.values(sequences, parameters.micro_batch_tokens)

@@ -16,6 +16,7 @@ from tasks.playing import (
     tasks_of,
     worlds_seed,
 )
+from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
@@ -51,7 +52,7 @@ def study_episodes(
         parameters.compute,
         tasks_of(task_set, "validation")[: parameters.tasks],
         parameters.replicas,
-        policy=default_store().folder(policy, MODEL_FILES),
+        policy=opened(policy, MODEL_FILES),
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,
@@ -94,7 +95,7 @@ def replays(
         parameters,
         parameters.compute,
         make,
-        policy=default_store().folder(policy, MODEL_FILES),
+        policy=opened(policy, MODEL_FILES),
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,

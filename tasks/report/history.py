@@ -10,6 +10,7 @@ import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from tasks.health.health import read_health
+from tasks.restoring import opened
 from turnwise.config.schema import Section
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
@@ -149,7 +150,7 @@ def work(runs: Sequence[RunHistory]) -> list[VariantWork]:
 
 def work_of(name: str, runs: Sequence[RunHistory]) -> VariantWork:
     """The work of these runs together, under the name of their variant or a name of their own."""
-    played = [_count(default_store().folder(made["rollout"])) for run in runs for made in run.iterations]
+    played = [_count(opened(made["rollout"])) for run in runs for made in run.iterations]
     folders = [default_store().folder(made) for run in runs for made in run.evaluations]
     evaluated = [_count(folder / mode) for folder in folders for mode in (GREEDY, SAMPLED)]
     trained = [value for run in runs for _, value in run.series("policy", "tokens")]

@@ -12,6 +12,7 @@ from pydantic import Field
 from tasks.credit.credit import read_credit
 from tasks.playing import the_world, world_code
 from tasks.report import history
+from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
@@ -271,7 +272,7 @@ def _samples(
         shown.add(run.variant)
         for place in sorted({0, len(run.iterations) - 1}):
             made = run.iterations[place]
-            trajectories = read_trajectories(default_store().folder(made["rollout"]))
+            trajectories = read_trajectories(opened(made["rollout"]))
             credited = read_credit(made["credit"])
             advantages = {number: found.turns for number, found in credited.items()}
             for name, chosen in _contrast(trajectories, advantages).items():

@@ -13,6 +13,7 @@ from tasks.playing import (
     tasks_of,
     the_world,
 )
+from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
@@ -77,7 +78,7 @@ def evaluate(
                 parameters.compute,
                 tasks,
                 replicas,
-                policy=default_store().folder(policy, MODEL_FILES),
+                policy=opened(policy, MODEL_FILES),
                 digest=policy.digest,
                 tokenizer=tokenizer,
                 temperature=temperature,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from tasks.restoring import opened
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
-from turnwise.store import Reference, default_store
+from turnwise.store import Reference
 
 
 def trajectories_of(rollout: Reference) -> tuple[Trajectory, ...]:
@@ -15,7 +16,7 @@ def trajectories_of(rollout: Reference) -> tuple[Trajectory, ...]:
 
     Raises ArtifactError as the store and `read_trajectories` do.
     """
-    return _read(default_store().folder(rollout))
+    return _read(opened(rollout))
 
 
 # An artifact never changes under its digest. What the sampling itself has in memory is not used: a resumed run reads

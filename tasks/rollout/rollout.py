@@ -20,6 +20,7 @@ from tasks.playing import (
     tasks_of,
     worlds_seed,
 )
+from tasks.restoring import opened
 from tasks.rollout.branching import play_branching
 from tasks.stage import stage
 from turnwise import seeding
@@ -78,7 +79,7 @@ def rollout(
         play_episodes,
         parameters,
         parameters.compute,
-        policy=default_store().folder(policy, MODEL_FILES),
+        policy=opened(policy, MODEL_FILES),
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,
@@ -123,7 +124,7 @@ def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Refere
     for reference in rollouts:
         # Groups are compared within themselves, so two rounds must not share a number.
         first = 1 + max((trajectory.group for trajectory in trajectories), default=-1)
-        found = read_trajectories(default_store().folder(reference))
+        found = read_trajectories(opened(reference))
         trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in found]
     with default_store().write("rollout") as draft:
         write_trajectories(draft.folder, trajectories)

@@ -19,6 +19,7 @@ from tasks.models_in_memory import (
     take_critic,
     take_learner,
 )
+from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import CriticSection, Section
@@ -48,7 +49,7 @@ class CriticParameters(Section):
 def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Reference:
     """Make a critic with a trunk of its own and no training: the value of every state is 0."""
     rest_resident_engine()
-    folder = default_store().folder(policy, MODEL_FILES)
+    folder = opened(policy, MODEL_FILES)
     judge = new_critic(folder, parameters.critic, parameters.learner, parameters.seed_of_iteration)
     with default_store().write("critic") as draft:
         judge.save(draft.folder)
@@ -103,7 +104,7 @@ def _batch(rollout: Reference, credit: Reference, values: Reference) -> ValueBat
     if not len(credited.turns):
         return None
     assert credited.value_targets is not None, "an estimator with a critic has targets for it"
-    trajectories = read_arrays(default_store().folder(rollout)).select(credited.trajectories)
+    trajectories = read_arrays(opened(rollout)).select(credited.trajectories)
     sequences, _ = trajectories.segments(every_reply=True)
     return ValueBatch.of(
         sequences,

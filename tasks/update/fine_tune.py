@@ -11,6 +11,7 @@ from tasks.credit.credit import read_advantages
 from tasks.models_in_memory import LearnerParameters, keep_learner, take_learner
 from tasks.playing import PlayParameters, playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
+from tasks.restoring import opened
 from tasks.stage import stage
 from tasks.update.update import same_policy
 from turnwise import seeding
@@ -60,7 +61,7 @@ def fine_tune(
     if not kept and parameters.evolution.demonstration_share < 1:
         logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)
         return same_policy(policy, parameters.learner)
-    own, _ = read_arrays(default_store().folder(rollout)).select(kept).segments()
+    own, _ = read_arrays(opened(rollout)).select(kept).segments()
     shown = _demonstrated(parameters, tokenizer, demonstrations)
     learner = take_learner(start, parameters.learner)
     metrics: list[dict[str, float]] = []

@@ -7,7 +7,15 @@ import time
 
 from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import LearnerParameters, base_of, begin_with, frozen_policy, keep_learner, take_learner
+from tasks.models_in_memory import (
+    LearnerParameters,
+    base_reference,
+    begin_with,
+    frozen_policy,
+    keep_learner,
+    take_learner,
+)
+from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.model_settings import Compute
@@ -17,7 +25,6 @@ from turnwise.credit import Advantages
 from turnwise.data.arrays import Ragged
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
-from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -115,7 +122,7 @@ def same_policy(policy: Reference, parameters: LearnerParameters) -> Reference:
     Where an adapter is yet to be trained it is saved as it begins, which changes nothing: a copy of the weights that it
     belongs to would be what later iterations belong to.
     """
-    begins = parameters.adapter is not None and base_of(default_store().folder(policy, MODEL_FILES)) is None
+    begins = parameters.adapter is not None and base_reference(policy) is None
     with default_store().write("policy") as draft:
         draft.metrics["skipped"] = 1.0
         if begins:
@@ -132,7 +139,7 @@ def _batch(
     rollout: Reference, credited: Advantages, reference: Reference | None, values: Reference | None
 ) -> UpdateBatch:
     """Build the update batch: one sequence per segment. All segments of a trajectory form one sample."""
-    trajectories = read_arrays(default_store().folder(rollout)).select(credited.trajectories)
+    trajectories = read_arrays(opened(rollout)).select(credited.trajectories)
     sequences, samples = trajectories.segments()
     references = None
     if reference is not None:

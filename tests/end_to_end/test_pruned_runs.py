@@ -14,11 +14,13 @@ from flows.run_state import Iteration, Run
 from flows.train import train
 from tasks import models_in_memory
 from tasks.observing import Observer, StageCall, observing
+from tasks.restoring import opened
+from turnwise.errors import ArtifactError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.adapter import has_adapter
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
-from turnwise.store.artifacts import EVERYTHING
+from turnwise.store.retention import Keep, files_to_prune
 
 pytestmark = pytest.mark.chain
 
@@ -185,20 +187,23 @@ def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str
     run = train(chosen, fresh, "base", 1)
     store = default_store()
     for reference in learned(run):
-        store.prune(reference, EVERYTHING)
+        store.prune(reference, files_to_prune(reference.kind, Keep.METRICS))
     models_in_memory._learners.clear()
-    middle = run.iterations[1].policy
-    folder = store.folder(middle, MODEL_FILES)
+    middle, gone = run.iterations[1].policy, store.pruned(run.iterations[0].policy)
+    assert any(name.startswith(WEIGHTS) for name in gone)
+    with pytest.raises(ArtifactError, match="turnwise restore"):
+        store.folder(middle, MODEL_FILES)
+    folder = opened(middle, MODEL_FILES)
     assert has_adapter(folder) != (folder / "model.safetensors").is_file()
     assert not any(name.startswith(WEIGHTS) for name in store.pruned(middle))
     for reference in (middle, run.iterations[1].critic):
         if reference is not None:
-            store.folder(reference)
+            opened(reference)
             assert store.pruned(reference) == []
     for reference in learned(run):
         store.verify(reference)
     first = run.iterations[0].policy
-    assert store.pruned(first) == list(store.manifest(first).files), "what was made on the way is pruned again"
+    assert store.pruned(first) == gone, "what was made on the way is pruned again"
     again = Computed()
     with observing(again):
         assert everything(train(chosen, fresh, "base", 1)) == everything(run)

@@ -22,7 +22,7 @@ class Chain:
     """Artifacts that stages of sums have made: what a stage computes is its term and those of its inputs, added up."""
 
     def __init__(self, root: Path) -> None:
-        self.store = Store(root, self.make_again)
+        self.store = Store(root)
         self.computed: list[int] = []
         self.repeats = True
 
@@ -44,8 +44,10 @@ class Chain:
             (draft.folder / "moments" / "first.txt").write_text("first" * term)
         return draft.reference
 
-    def make_again(self, reference: Reference, files: Sequence[str]) -> None:
-        make_again(self.store, reference, files, self.compute, lambda record: "")
+    def opened(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> Path:
+        if gone := self.store.pruned(reference, needed):
+            make_again(self.store, reference, gone, self.compute, lambda record: "")
+        return self.store.folder(reference, needed)
 
     def pruned(self, references: Sequence[Reference]) -> list[int]:
         """The places of those of which anything was pruned."""
@@ -69,7 +71,7 @@ def test_one_in_the_middle_is_made_again_from_the_nearest_that_is_whole(
         chain.store.prune(made[place], EVERYTHING)
     reports: list[Progress] = []
     with listening(reports.append):
-        assert (chain.store.folder(made[5]) / "sum.txt").read_text() == "21"
+        assert (chain.opened(made[5]) / "sum.txt").read_text() == "21"
     assert chain.computed == [4, 5, 6]
     assert chain.pruned(made) == [1, 3, 4, 6], "what was made on the way is pruned again"
     chain.store.verify(made[5])
@@ -82,7 +84,7 @@ def test_no_more_comes_back_than_is_asked_for(tmp_path: Path) -> None:
     chain, made = line(tmp_path, 4)
     for reference in made[1:]:
         chain.store.prune(reference, EVERYTHING)
-    chain.store.folder(made[2], ["sum.txt"])
+    chain.opened(made[2], ["sum.txt"])
     assert chain.store.pruned(made[2]) == ["moments/first.txt"]
     assert chain.pruned(made) == [1, 2, 3]
 
@@ -91,7 +93,7 @@ def test_what_is_there_is_read_and_not_made(tmp_path: Path) -> None:
     chain, made = line(tmp_path, 4)
     for reference in made:
         chain.store.prune(reference, ["moments/*"])
-    chain.store.folder(made[3], ["sum.txt"])
+    chain.opened(made[3], ["sum.txt"])
     assert chain.computed == []
 
 
@@ -103,7 +105,7 @@ def test_a_chain_that_is_longer_than_calls_may_nest_is_made_again(tmp_path: Path
     depth, allowed = len(inspect.stack(0)), sys.getrecursionlimit()
     sys.setrecursionlimit(depth + 100)
     try:
-        found = (chain.store.folder(made[-1]) / "sum.txt").read_text()
+        found = (chain.opened(made[-1]) / "sum.txt").read_text()
     finally:
         sys.setrecursionlimit(allowed)
     assert found == str(length * (length + 1) // 2)
@@ -119,7 +121,7 @@ def test_what_two_read_is_made_once(tmp_path: Path) -> None:
     both = chain.make(5, left, right)
     for reference in (shared, left, right, both):
         chain.store.prune(reference, EVERYTHING)
-    chain.store.folder(both)
+    chain.opened(both)
     assert sorted(chain.computed) == [2, 3, 4, 5] and chain.computed[-1] == 5
     assert chain.pruned([root, shared, left, right, both]) == [1, 2, 3]
 
@@ -133,7 +135,7 @@ def test_content_that_was_also_made_from_itself_is_made_the_other_way(tmp_path: 
     for reference in made[1:]:
         chain.store.prune(reference, EVERYTHING)
     assert [step.reference for step in steps_to(chain.store, made[2])] == made[1:]
-    chain.store.folder(made[2])
+    chain.opened(made[2])
     assert chain.computed == [2, 3]
 
 
@@ -143,7 +145,7 @@ def test_what_comes_out_different_is_refused(tmp_path: Path) -> None:
         chain.store.prune(reference, EVERYTHING)
     chain.repeats = False
     with pytest.raises(ArtifactError, match=r"must come out as it was .* does not repeat.* or delete") as caught:
-        chain.store.folder(made[2])
+        chain.opened(made[2])
     assert str(made[1]) in str(caught.value), "the first that differs is named"
     assert chain.pruned(made) == [1, 2]
     with pytest.raises(ArtifactError, match=r"does not repeat|code was 1 and is 2"):
@@ -157,4 +159,4 @@ def test_without_an_origin_nothing_can_be_made_again(tmp_path: Path) -> None:
     for path in (tmp_path / "sum").glob(f"{made[0].digest}.lineage/*"):
         path.unlink()
     with pytest.raises(ArtifactError, match=f"came from {made[0]}, of which .* run the experiment again"):
-        chain.store.folder(made[2])
+        chain.opened(made[2])

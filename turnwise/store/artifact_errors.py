@@ -18,8 +18,8 @@ def damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
 
 
 def not_made_again(reference: Reference, files: Sequence[str]) -> ArtifactError:
-    """The error for files that nothing in this process computes again."""
+    """The error for files that were pruned. Who asks for them does not compute them."""
     return ArtifactError(
-        f"the files {', '.join(files)} of the artifact {reference} must be there to be read; they were pruned, and "
-        "nothing in this process makes them again: ask for them with `turnwise restore`"
+        f"the files {', '.join(files)} of the artifact {reference} must be there to be read; they were pruned: "
+        f"`turnwise restore {reference}` makes them again"
     )

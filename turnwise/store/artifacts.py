@@ -11,8 +11,8 @@ The digest is that of the manifest: the kind, every file's SHA-256 and size, and
 parameters, code) is stored next to the artifact and not in it: when a stage is rewritten and yields the same bytes, no
 digest changes, and nothing downstream runs again.
 
-A pruned artifact still counts as present: its manifest and everything next to it stay. Asking for a pruned file
-recomputes it, to the same content.
+A pruned artifact still counts as present: its manifest and everything next to it stay. Asking for a pruned file never
+recomputes it, but raises; making it again is a call of its own (`turnwise.store.remaking.make_again`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -49,21 +49,13 @@ ABANDONED_AFTER_SECONDS = 24 * 3600.0
 DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
-MakeAgain = Callable[[Reference, Sequence[str]], None]
-"""Recomputes these pruned files of an artifact."""
-
-
 class Store:
-    """The artifacts of one home, in the folder `root`. Any number of processes may read and write it at once.
+    """The artifacts of one home, in the folder `root`. Any number of processes may read and write it at once."""
 
-    `make_again` recomputes pruned files when they are asked for; without it, asking for them raises ArtifactError.
-    """
-
-    def __init__(self, root: Path, make_again: MakeAgain | None = None) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = Path(root)
         self.place: SharedPlace | None = None
         """The shared place that the artifacts are in, too: see `turnwise.store.shared`."""
-        self._make_again = make_again
         self._restored: dict[Reference, Collection[str]] = {}
         self._verified = VerifiedIndex(self.root)
         self._remove_abandoned_drafts()
@@ -103,15 +95,16 @@ class Store:
         """The folder of an intact artifact, with the needed files present.
 
         Files are hashed only where the index does not have them as verified, e.g. after one was touched or replaced.
-        Pruned files that match a pattern of `needed` (e.g. `model*`) are recomputed first.
+        Nothing is computed.
 
         Raises:
-            ArtifactError: the artifact is missing or damaged, or a needed file cannot be recomputed.
+            ArtifactError: the artifact is missing or damaged, or a file that matches a pattern of `needed` (e.g.
+                `model*`) was pruned.
         """
         with pruning.shared(self._path(reference)):
             self._require_intact(reference)
             if gone := self._absent(reference, needed):
-                self._recompute(reference, gone)
+                raise not_made_again(reference, gone)
         return self._path(reference)
 
     def references(self, kind: str = "*", beginning: str = "") -> list[Reference]:
@@ -268,15 +261,6 @@ class Store:
     def record_lineage(self, reference: Reference, key: str, record: Mapping[str, Any]) -> None:
         """Add a provenance record: one way in which this content was produced (stage, parameters, inputs, code)."""
         write_note(self._beside(reference, ".lineage") / f"{key}.json", record, self._draft_path())
-
-    def _recompute(self, reference: Reference, gone: Sequence[str]) -> None:
-        """Put these files of an artifact back by computing them again. Raises ArtifactError where that fails."""
-        if self._make_again is None:
-            raise not_made_again(reference, gone)
-        self._make_again(reference, gone)
-        self._require_intact(reference)
-        if gone := self._absent(reference, gone):
-            raise not_made_again(reference, gone)
 
     def _is_intact_here(self, reference: Reference) -> bool:
         """Whether the artifact's folder is there and intact; pruned files do not count."""

@@ -1,4 +1,4 @@
-"""The store of the current home, local or shared, and what recomputes its pruned files.
+"""The store of the current home, local or shared.
 
 Which store it is, is said by the environment, which the processes that this one starts inherit. No result depends on
 it, so it is no part of any cache key.
@@ -7,13 +7,10 @@ it, so it is no part of any cache key.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from turnwise.store.artifact_errors import not_made_again
-from turnwise.store.artifacts import MakeAgain, Store
-from turnwise.store.manifest import Reference
+from turnwise.store.artifacts import Store
 from turnwise.store.paths import home
 from turnwise.store.place import SharedPlace
 
@@ -21,14 +18,8 @@ URL_VARIABLE, CACHE_VARIABLE = "TURNWISE_STORE", "TURNWISE_CACHE_GIGABYTES"
 """The shared store's address, and the bound of its local cache. Where the user sets the first, both go before the
 section `storage`, e.g. on a machine that reaches the same folder by another path."""
 
-_make_again: list[MakeAgain] = []
 _set_here: dict[str, str] = {}
 """The variables that `use_storage` has set in this process."""
-
-
-def when_pruned(make_again: MakeAgain) -> None:
-    """Register the function that recomputes pruned files of the default store; replaces an earlier one."""
-    _make_again[:] = [make_again]
 
 
 def use_storage(url: str, cache_gigabytes: float | None) -> None:
@@ -83,13 +74,8 @@ def place_at(url: str) -> SharedPlace:
 
 @cache
 def _store_at(root: Path, url: str, cache_gigabytes: str) -> Store:
-    def make_again(reference: Reference, files: Sequence[str]) -> None:
-        if not _make_again:
-            raise not_made_again(reference, files)
-        _make_again[0](reference, files)
-
     if not url:
-        return Store(root, make_again)
+        return Store(root)
     from turnwise.store.shared import SharedStore
 
-    return SharedStore(root, place_at(url), int(float(cache_gigabytes) * 1e9) if cache_gigabytes else None, make_again)
+    return SharedStore(root, place_at(url), int(float(cache_gigabytes) * 1e9) if cache_gigabytes else None)

@@ -27,7 +27,8 @@ from typing import Any
 
 from turnwise.errors import ArtifactError
 from turnwise.store import cache, pruning
-from turnwise.store.artifacts import EVERYTHING, PRUNED, MakeAgain, Store
+from turnwise.store.artifact_errors import not_made_again
+from turnwise.store.artifacts import EVERYTHING, PRUNED, Store
 from turnwise.store.atomic_write import sync
 from turnwise.store.index import state_of
 from turnwise.store.manifest import MANIFEST, FileEntry, Manifest, Reference
@@ -55,13 +56,10 @@ class SharedStore(Store):
         root: of the local store.
         place: the shared place.
         most_bytes: what the files of the local store may take; what was used longest ago makes room. None: no bound.
-        make_again: recomputes files that neither holds.
     """
 
-    def __init__(
-        self, root: Path, place: SharedPlace, most_bytes: int | None = None, make_again: MakeAgain | None = None
-    ) -> None:
-        super().__init__(root, make_again)
+    def __init__(self, root: Path, place: SharedPlace, most_bytes: int | None = None) -> None:
+        super().__init__(root)
         self.place: SharedPlace = place
         self._there = PlacedArtifacts(place)
         self._room = cache.CacheRoom(self.root, most_bytes)
@@ -76,7 +74,10 @@ class SharedStore(Store):
             super().folder(reference, needed=())
             if absent := self._absent(reference, needed):
                 if lost := self._download(reference, absent):
-                    self._recompute(reference, lost)
+                    # Known by its manifest it would count as held; forgotten, the stage that made it makes it again.
+                    if set(lost) - self._there.pruned(reference):
+                        self._forget(reference)
+                    raise not_made_again(reference, lost)
                 entries = self.manifest(reference).files
                 self._make_room(entries[name] for name in absent)
         self._verified.touch(reference)
@@ -254,15 +255,6 @@ class SharedStore(Store):
         if intact:
             self._verified.add(reference, state_of(folder), self._draft_path())
         return lost
-
-    def _recompute(self, reference: Reference, gone: Sequence[str]) -> None:
-        try:
-            super()._recompute(reference, gone)
-        except ArtifactError:
-            # Known by its manifest it would count as held; forgotten, the stage that made it makes it again.
-            if set(gone) - self._there.pruned(reference):
-                self._forget(reference)
-            raise
 
     def _publish(self, draft: Path, reference: Reference) -> None:
         super()._publish(draft, reference)

@@ -1,0 +1,58 @@
+"""Pruned files, made again by whoever needs them: a call of its own, which Prefect lists as a task run of its own.
+
+Asking the store for files never computes: `Store.folder` returns what is there or raises. Who computes with the files
+of a policy, a critic or a rollout opens it here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tasks.observing import current_observers
+from turnwise.store import Reference, default_store
+from turnwise.store.artifacts import EVERYTHING
+from turnwise.store.remaking import make_again
+
+RESTORE = "restore"
+"""The name of the task run, and of what the progress display shows meanwhile."""
+
+
+def opened(reference: Reference, needed: Sequence[str] = EVERYTHING) -> Path:
+    """The folder of an artifact with the files that match a pattern of `needed`; pruned ones are made again first.
+
+    Raises:
+        ArtifactError: the artifact is missing or damaged, or a pruned file does not come out as it was.
+    """
+    store = default_store()
+    store.folder(reference, needed=())  # locked from here on, where the caller is a stage
+    if gone := store.pruned(reference, needed):
+        restore(reference, gone)
+    return store.folder(reference, needed)
+
+
+def restore(reference: Reference, files: Sequence[str]) -> None:
+    """Make these pruned files of an artifact again, by the stages that made them. Raises as `opened` does."""
+    from tasks.stage import stage_of
+
+    for observer in current_observers.get():
+        observer.started(RESTORE, str(reference))
+
+    def make() -> None:
+        make_again(
+            default_store(),
+            reference,
+            files,
+            lambda record: stage_of(record).again(record),
+            lambda record: stage_of(record).differs(record),
+        )
+
+    context = sys.modules.get("prefect.context")
+    if context is not None and (context.FlowRunContext.get() or context.TaskRunContext.get()):
+        from prefect import Task
+        from prefect.cache_policies import NO_CACHE
+
+        Task(make, name=RESTORE, task_run_name=f"{RESTORE} {reference}", cache_policy=NO_CACHE, persist_result=False)()
+    else:
+        make()
