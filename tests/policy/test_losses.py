@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from turnwise.policy.learner.losses import (
     LOSSES,
     TokenLoss,
+    binary_divergence_loss,
     clipped_policy_loss,
     clipped_weight_loss,
+    direct_reward_loss,
+    gamma_weight_loss,
+    geometric_mean_loss,
+    importance_sampling_loss,
     reinforce_loss,
     sequence_ratio_loss,
+    soft_gate_loss,
+    tapered_loss,
+    total_variation_loss,
 )
 
 EVERYWHERE = torch.ones(6, dtype=torch.bool)
@@ -24,6 +32,14 @@ OPTIONS: dict[str, dict[str, float]] = {
     "gspo": {"clip_low": 0.05, "clip_high": 0.1},
     "cispo": {"clip_low": 0.3, "clip_high": 0.2},
     "reinforce": {},
+    "importance-sampling": {},
+    "sapo": {"temperature_positive": 0.8, "temperature_negative": 1.4},
+    "gmpo": {"clip_low": 0.3, "clip_high": 0.2},
+    "dppo-tv": {"delta_low": 0.1, "delta_high": 0.15, "largest_ratio": 1.2},
+    "dppo-kl": {"delta_low": 0.05, "delta_high": 0.05, "largest_ratio": 1.2},
+    "topr": {},
+    "vespo": {"power_positive": 1.5, "decay_positive": 2.0, "power_negative": 0.5, "decay_negative": 1.0},
+    "dro": {"beta": 0.7},
 }
 
 
@@ -179,6 +195,154 @@ def test_reinforce_is_the_score_times_the_advantage_whatever_sampled() -> None:
     assert log_probabilities.grad.tolist() == [-2.0, 1.0]
 
 
+def gradient_of(result: TokenLoss, log_probabilities: torch.Tensor) -> list[float]:
+    (gradient,) = torch.autograd.grad(result.loss.sum(), log_probabilities)
+    values: list[float] = gradient.tolist()
+    return values
+
+
+def of_ratios(ratios: list[float], mu: float = 0.5) -> tuple[torch.Tensor, torch.Tensor]:
+    """log pi and log mu of tokens that mu samples with one probability, and pi with that times each ratio."""
+    log_pi = torch.tensor([math.log(mu * ratio) for ratio in ratios], dtype=torch.float64, requires_grad=True)
+    return log_pi, torch.full((len(ratios),), math.log(mu), dtype=torch.float64)
+
+
+def advantages_of(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_importance_sampling_is_the_ratio_times_the_advantage() -> None:
+    log_pi, log_mu = of_ratios([1.5, 0.4])
+    result = importance_sampling_loss(log_pi, log_mu, advantages_of(2.0, -1.0), EVERYWHERE[:2])
+    assert result.loss.tolist() == pytest.approx([-3.0, 0.4])
+    assert gradient_of(result, log_pi) == pytest.approx([-3.0, 0.4])
+
+
+def test_sapo_gates_each_token_softly_and_harder_where_it_is_pushed_down() -> None:
+    # r 1.5, A 2, tau 1:     4 sigma(0.5) = 4 x 0.622459 = 2.489837; x 2 = 4.979674
+    # r 1.5, A -1, tau 1.05: 4 / 1.05 x sigma(0.525) = 3.809524 x 0.628318 = 2.393592
+    # Slopes: 4 sigma (1 - sigma) r = 4 x 0.235004 x 1.5 = 1.410022 and 4 x 0.233535 x 1.5 = 1.401208
+    log_pi, log_mu = of_ratios([1.5, 1.5])
+    result = soft_gate_loss(log_pi, log_mu, advantages_of(2.0, -1.0), EVERYWHERE[:2])
+    assert result.loss.tolist() == pytest.approx([-4.979674, 2.393592], abs=1e-5)
+    assert gradient_of(result, log_pi) == pytest.approx([-2 * 1.410022, 1.401208], abs=1e-5)
+
+
+def test_gmpo_weighs_a_sequence_by_the_geometric_mean_of_ratios_that_are_clipped_one_by_one() -> None:
+    # One sequence, A = 1, ratios e^0.2, e^0.9, e^-0.9; bounds 0.4: logs 0.2, 0.4, -0.9 (a better action made rarer is
+    # not clipped): g = exp(-0.1) = 0.904837. The clipped token has no gradient.
+    log_pi, log_mu = of_ratios([math.exp(0.2), math.exp(0.9), math.exp(-0.9)], mu=0.3)
+    sequence = torch.zeros(3, dtype=torch.long)
+    result = geometric_mean_loss(log_pi, log_mu, advantages_of(1.0, 1.0, 1.0), EVERYWHERE[:3], sequence)
+    assert result.loss.tolist() == pytest.approx([-0.904837] * 3, abs=1e-6)
+    assert gradient_of(result, log_pi) == pytest.approx([-0.904837, 0.0, -0.904837], abs=1e-6)
+    assert result.clipped_high.tolist() == [False, True, False]
+    # A = -1: logs 0.2, 0.9, -0.4, mean 0.7 / 3: g = 1.262802
+    result = geometric_mean_loss(log_pi, log_mu, advantages_of(-1.0, -1.0, -1.0), EVERYWHERE[:3], sequence)
+    assert result.loss.tolist() == pytest.approx([1.262802] * 3, abs=1e-6)
+    assert result.clipped_low.tolist() == [False, False, True]
+
+
+def test_dppo_leaves_out_the_tokens_that_have_moved_too_far_the_way_they_are_pushed() -> None:
+    # mu = 0.5; pi = 0.75, 0.75, 0.25, 0.25: by 0.25 and by KL 0.5 log(0.5 / 0.75) + 0.5 log(0.5 / 0.25) = 0.143841 each
+    log_pi, log_mu = of_ratios([1.5, 1.5, 0.5, 0.5])
+    tokens = (log_pi, log_mu, advantages_of(1.0, -1.0, 1.0, -1.0), EVERYWHERE[:4])
+    for inside, outside, loss in ((0.26, 0.24, total_variation_loss), (0.15, 0.14, binary_divergence_loss)):
+        result = loss(*tokens, delta_low=inside, delta_high=inside)
+        assert gradient_of(result, log_pi) == pytest.approx([-1.5, 1.5, -0.5, 0.5])
+        assert result.loss[0].item() == pytest.approx(-1.5 * math.log(0.75))
+        result = loss(*tokens, delta_low=outside, delta_high=outside)
+        assert gradient_of(result, log_pi) == pytest.approx([0.0, 1.5, -0.5, 0.0])
+        assert result.clipped_high.tolist() == [True, False, False, False]
+        assert result.clipped_low.tolist() == [False, False, False, True]
+        result = loss(*tokens, delta_low=inside, delta_high=inside, largest_ratio=1.2)
+        assert gradient_of(result, log_pi) == pytest.approx([-1.2, 1.2, -0.5, 0.5])
+
+
+def test_dppo_lets_a_rare_token_go_further_than_a_ratio_does() -> None:
+    # mu = 0.001 and pi = 0.01: a ratio of 10 and a difference of 0.009.
+    log_pi, log_mu = of_ratios([10.0], mu=0.001)
+    result = total_variation_loss(log_pi, log_mu, advantages_of(1.0), EVERYWHERE[:1])
+    assert gradient_of(result, log_pi) == pytest.approx([-10.0])
+    assert clipped_policy_loss(log_pi, log_mu, advantages_of(1.0), EVERYWHERE[:1]).clipped_high.all()
+
+
+def test_topr_imitates_what_was_good_and_tapers_what_was_bad() -> None:
+    log_pi, log_mu = of_ratios([1.5, 0.5, 1.5, 0.5])
+    result = tapered_loss(log_pi, log_mu, advantages_of(2.0, 2.0, -1.0, -1.0), EVERYWHERE[:4])
+    assert gradient_of(result, log_pi) == pytest.approx([-2.0, -2.0, 1.0, 0.5])
+    assert result.loss.tolist() == pytest.approx(
+        [-2 * math.log(0.75), -2 * math.log(0.25), math.log(0.75), 0.5 * math.log(0.25)]
+    )
+    assert result.clipped_high.tolist() == [False, False, True, False]
+
+
+def test_vespo_weighs_a_sequence_by_a_gamma_curve_of_its_whole_ratio() -> None:
+    # Ratios 1.5 and 0.8: W = 1.2. A > 0, k 2, lambda 3: 1.44 x exp(-0.6) = 0.790289.
+    # A < 0, k 3, lambda 2: 1.728 x exp(-0.4) = 1.158313
+    log_pi, log_mu = of_ratios([1.5, 0.8])
+    result = gamma_weight_loss(
+        log_pi, log_mu, advantages_of(1.0, -1.0), EVERYWHERE[:2], torch.zeros(2, dtype=torch.long)
+    )
+    assert gradient_of(result, log_pi) == pytest.approx([-0.790289, 1.158313], abs=1e-6)
+    assert result.ratio.tolist() == pytest.approx([1.2, 1.2])
+
+
+def test_dro_holds_the_log_ratio_at_the_advantage_over_beta() -> None:
+    # beta 2, A = 1, log r = 0.25: -(log pi - 0.0625), slope -(1 - 2 x 0.25) = -0.5; at log r = 0.5 the slope is 0.
+    log_pi, log_mu = of_ratios([math.exp(0.25), math.exp(0.5)])
+    result = direct_reward_loss(log_pi, log_mu, advantages_of(1.0, 1.0), EVERYWHERE[:2], beta=2.0)
+    assert result.loss[0].item() == pytest.approx(-(math.log(0.5) + 0.25 - 0.0625))
+    assert gradient_of(result, log_pi) == pytest.approx([-0.5, 0.0], abs=1e-12)
+
+
+Weight = Callable[[Sequence[float], Sequence[float], range, int, float, dict[str, float]], float]
+
+
+def held_log(log_ratio: float, advantage: float, options: dict[str, float]) -> float:
+    """GMPO's log ratio: held from above where the advantage is positive, from below where it is negative."""
+    if advantage == 0:
+        return 0.0
+    return min(log_ratio, options["clip_high"]) if advantage > 0 else max(log_ratio, -options["clip_low"])
+
+
+def of_cispo(
+    pi: Sequence[float], mu: Sequence[float], places: range, at: int, advantage: float, options: dict[str, float]
+) -> float:
+    return min(max(math.exp(pi[at] - mu[at]), 1 - options["clip_low"]), 1 + options["clip_high"])
+
+
+def of_trust_region(
+    pi: Sequence[float], mu: Sequence[float], places: range, at: int, advantage: float, options: dict[str, float]
+) -> float:
+    p, m = math.exp(pi[at]), math.exp(mu[at])
+    moved = p - m
+    if "kl" in options:
+        moved = math.copysign(m * math.log(m / p) + (1 - m) * math.log((1 - m) / (1 - p)), moved)
+    if (advantage > 0 and moved > options["delta_high"]) or (advantage <= 0 and -moved > options["delta_low"]):
+        return 0.0
+    return min(p / m, options["largest_ratio"])
+
+
+def of_vespo(
+    pi: Sequence[float], mu: Sequence[float], places: range, at: int, advantage: float, options: dict[str, float]
+) -> float:
+    weight = math.exp(sum(pi[place] - mu[place] for place in places))
+    sign = "positive" if advantage >= 0 else "negative"
+    return float(weight ** options[f"power_{sign}"] * math.exp(options[f"decay_{sign}"] * (1 - weight)))
+
+
+WEIGHTS: dict[str, Weight] = {
+    "reinforce": lambda *_: 1.0,
+    "cispo": of_cispo,
+    "dppo-tv": of_trust_region,
+    "dppo-kl": lambda *arguments: of_trust_region(*arguments[:5], {**arguments[5], "kl": 1.0}),
+    "topr": lambda pi, mu, places, at, advantage, _: 1.0 if advantage > 0 else min(1.0, math.exp(pi[at] - mu[at])),
+    "vespo": of_vespo,
+}
+"""The constant weight of -w A log pi, of the losses that have one."""
+
+
 def surrogate(
     name: str, frozen: Sequence[float], log_pi: Sequence[float], log_mu: Sequence[float], advantages: Sequence[float]
 ) -> float:
@@ -190,13 +354,26 @@ def surrogate(
         sequence_ratio = math.exp(sum(frozen[place] - log_mu[place] for place in places) / 3)
         for place in places:
             advantage = advantages[place]
-            if name == "reinforce":
-                total += -advantage * log_pi[place]
-                continue
-            if name == "cispo":
-                total += -min(max(math.exp(frozen[place] - log_mu[place]), low), high) * advantage * log_pi[place]
+            if name in WEIGHTS:
+                total += -WEIGHTS[name](frozen, log_mu, places, place, advantage, options) * advantage * log_pi[place]
                 continue
             ratio = math.exp(log_pi[place] - log_mu[place])
+            if name == "importance-sampling":
+                total += -ratio * advantage
+                continue
+            if name == "dro":
+                total += -(advantage * log_pi[place] - options["beta"] / 2 * (log_pi[place] - log_mu[place]) ** 2)
+                continue
+            if name == "sapo":
+                tau = options["temperature_positive" if advantage > 0 else "temperature_negative"]
+                total += -4 / tau / (1 + math.exp(-tau * (ratio - 1))) * advantage
+                continue
+            if name == "gmpo":
+                held = [held_log(frozen[each] - log_mu[each], advantages[each], options) for each in places]
+                own = held_log(log_pi[place] - log_mu[place], advantage, options)
+                now = held_log(frozen[place] - log_mu[place], advantage, options)
+                total += -math.exp(sum(held) / 3 + own - now) * advantage
+                continue
             if name == "gspo":
                 ratio = sequence_ratio * math.exp(log_pi[place] - frozen[place])
             value = min(ratio * advantage, min(max(ratio, low), high) * advantage)
@@ -227,7 +404,7 @@ def test_value_and_gradient_are_those_of_an_independent_loop(name: str) -> None:
         assert tensors[0].grad[place].item() == pytest.approx(slope / (2 * step), abs=1e-8), place
 
 
-@pytest.mark.parametrize("name", ["clipped", "reinforce"])
+@pytest.mark.parametrize("name", ["clipped", "reinforce", "importance-sampling", "sapo", "dro"])
 def test_losses_without_a_stopped_gradient_pass_gradcheck(name: str) -> None:
     behaviour = torch.tensor([-1.0, -0.7, -1.9, -0.4, -1.1, -2.0], dtype=torch.float64)
     log_pi = (behaviour + torch.tensor([0.4, -0.1, -0.7, -0.6, 0.05, 0.4])).detach().requires_grad_()
@@ -330,21 +507,41 @@ def test_a_log_ratio_far_beyond_float32_gives_finite_numbers(name: str, log_rati
     )
     (gradient,) = torch.autograd.grad(found.loss.sum(), log_pi)
     at = math.exp(math.copysign(20.0, log_ratio))
-    assert found.ratio.item() == pytest.approx(at, rel=1e-5)
+    if name not in ("gmpo", "vespo"):  # theirs is what they made of it
+        assert found.ratio.item() == pytest.approx(at, rel=1e-5)
     assert found.divergence.item() == pytest.approx(at - 1.0 - math.copysign(20.0, log_ratio), rel=1e-5)
     assert torch.isfinite(found.loss).all() and torch.isfinite(gradient).all()
     assert (found.loss.item(), gradient.item()) == pytest.approx(
-        far_off(name, log_ratio, advantage, log_pi.item()), rel=1e-5
+        far_off(name, log_ratio, advantage, log_pi.item()), rel=1e-4, abs=1e-30
     )
 
 
 def far_off(name: str, log_ratio: float, advantage: float, log_pi: float) -> tuple[float, float]:
     """By hand: the loss of one token, and its gradient, for log ratios of 20 and more, or -20 and less."""
     ratio, beyond = math.exp(math.copysign(20.0, log_ratio)), abs(log_ratio) > 20.0
-    if name == "reinforce":
-        return -advantage * log_pi, -advantage
-    if name == "cispo":  # weights are held within [0, 5]
-        return -min(ratio, 5.0) * advantage * log_pi, -min(ratio, 5.0) * advantage
+    if name in ("reinforce", "cispo", "topr", "vespo", "dppo-tv", "dppo-kl"):
+        p, m = math.exp(log_pi), math.exp(log_pi - log_ratio)
+        too_far = abs(p - m) > 0.2 and (advantage > 0) == (p > m)
+        weight = {
+            "reinforce": 1.0,
+            "cispo": min(ratio, 5.0),
+            "topr": 1.0 if advantage > 0 else min(ratio, 1.0),
+            "vespo": 0.0 if log_ratio > 0 else (1e-16 * math.e**3 if advantage > 0 else 1e-24 * math.e**2),
+        }.get(name, 0.0 if too_far else min(ratio, 20.0))
+        return -weight * advantage * log_pi, -weight * advantage
+    if name == "sapo":
+        tau = 1.0 if advantage > 0 else 1.05
+        gate = 1 / (1 + math.exp(-tau * (ratio - 1))) if log_ratio < 0 else 1.0
+        return -4 / tau * gate * advantage, 0.0 if beyond else -4 * gate * (1 - gate) * ratio * advantage
+    if name == "dro":
+        at = math.copysign(20.0, log_ratio)
+        return -(advantage * log_pi - at**2 / 2), -advantage + (0.0 if beyond else at)
+    if name == "gmpo":
+        held = 0.4 if log_ratio > 0 and advantage > 0 else -0.4 if log_ratio < 0 and advantage < 0 else None
+        if held is not None:
+            return -math.exp(held) * advantage, 0.0
+    if name in ("gmpo", "importance-sampling"):
+        return -ratio * advantage, 0.0 if beyond else -ratio * advantage
     low, high = (0.8, 1.2) if name == "clipped" else (1 - 3e-4, 1 + 4e-4)
     if advantage > 0 and log_ratio > 0:
         return -high, 0.0

@@ -39,7 +39,10 @@ TERMS: dict[str, dict[str, Any]] = {
         "entropy_coefficient": 0.125,
     },
 }
-COMBINATIONS = list(itertools.product(LOSSES, get_args(Aggregation)))
+COMBINATIONS = [
+    *((loss, "token-mean") for loss in LOSSES),
+    *itertools.product(("clipped", "gspo"), (each for each in get_args(Aggregation) if each != "token-mean")),
+]
 
 
 def a_batch() -> UpdateBatch:
@@ -82,18 +85,58 @@ def gradients(policy: Path, batch: UpdateBatch, chosen: UpdateSettings, dtype: s
     return gradients_of_first_step(learner._optimizer)
 
 
-def token_loss(loss: str, log_pi: torch.Tensor, log_mu: torch.Tensor, mean_log_ratio: float, advantage: float) -> Any:
-    """The loss of one token as its equation has it, with the default clips."""
-    if loss == "reinforce":
-        return -advantage * log_pi
+def token_loss(
+    loss: str, log_pi: torch.Tensor, log_mu: torch.Tensor, log_ratios: list[tuple[float, float]], advantage: float
+) -> Any:
+    """The loss of one token as its equation has it, with the default options; `log_ratios` of its sequence's tokens,
+    each with its advantage.
+    """
     ratio = (log_pi - log_mu).exp()
-    if loss == "cispo":
-        return -min(ratio.item(), 5.0) * advantage * log_pi
+    if loss in ("reinforce", "cispo", "topr", "vespo", "dppo-tv", "dppo-kl"):
+        return -weight(loss, log_pi.item(), log_mu.item(), log_ratios, advantage) * advantage * log_pi
+    if loss == "importance-sampling":
+        return -ratio * advantage
+    if loss == "sapo":
+        tau = 1.0 if advantage > 0 else 1.05
+        return -4 / tau * (tau * (ratio - 1)).sigmoid() * advantage
+    if loss == "dro":
+        return -(advantage * log_pi - (log_pi - log_mu).square() / 2)
+    if loss == "gmpo":
+        mean = sum(held(*each) for each in log_ratios) / len(log_ratios)
+        own = held(log_pi - log_mu, advantage)
+        return -math.exp(mean) * (own - own.detach()).exp() * advantage if advantage else 0.0 * log_pi
     low, high = 0.8, 1.2
     if loss == "gspo":
         low, high = 1 - 3e-4, 1 + 4e-4
-        ratio = math.exp(mean_log_ratio) * (log_pi - log_pi.detach()).exp()
+        mean = sum(log_ratio for log_ratio, _ in log_ratios) / len(log_ratios)
+        ratio = math.exp(mean) * (log_pi - log_pi.detach()).exp()
     return -torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+
+
+def held(log_ratio: Any, advantage: float) -> Any:
+    """GMPO's log ratio, held at 0.4 the way that the advantage pushes."""
+    if advantage == 0:
+        return 0.0 * log_ratio
+    if isinstance(log_ratio, float):
+        return min(log_ratio, 0.4) if advantage > 0 else max(log_ratio, -0.4)
+    return log_ratio.clamp(max=0.4) if advantage > 0 else log_ratio.clamp(min=-0.4)
+
+
+def weight(loss: str, log_pi: float, log_mu: float, log_ratios: list[tuple[float, float]], advantage: float) -> float:
+    """The constant w of a loss -w A log pi."""
+    ratio, p, m = math.exp(log_pi - log_mu), math.exp(log_pi), math.exp(log_mu)
+    distance = abs(p - m)
+    if loss == "dppo-kl":
+        distance = m * math.log(m / p) + (1 - m) * math.log((1 - m) / (1 - p))
+    if loss.startswith("dppo"):
+        return 0.0 if distance > 0.2 and (advantage > 0) == (p > m) else min(ratio, 20.0)
+    if loss == "vespo":
+        k, decay = (2.0, 3.0) if advantage >= 0 else (3.0, 2.0)
+        whole = math.exp(sum(log_ratio for log_ratio, _ in log_ratios))
+        return float(whole**k * math.exp(decay * (1 - whole)))
+    if loss == "topr":
+        return 1.0 if advantage > 0 else min(ratio, 1.0)
+    return min(ratio, 5.0) if loss == "cispo" else 1.0
 
 
 def expected_gradients(
@@ -111,7 +154,7 @@ def expected_gradients(
         behaviour = sequence.log_probabilities
         if weights is not None:
             behaviour = tuple(log_pi[place].item() if place in log_pi else 0.0 for place in range(len(sequence.tokens)))
-        mean_log_ratio = sum(log_pi[place].item() - behaviour[place] for place in places) / len(places)
+        log_ratios = [(log_pi[place].item() - behaviour[place], batch.advantages[index][place]) for place in places]
         prompt = [count for count, group in zip(tokens_of, GROUPS, strict=True) if group == GROUPS[index]]
         divisor = {
             "token-mean": sum(tokens_of),
@@ -122,7 +165,7 @@ def expected_gradients(
         for place in places:
             log_mu = torch.tensor(behaviour[place], dtype=torch.float64)
             advantage = batch.advantages[index][place]
-            term = token_loss(chosen.loss, log_pi[place], log_mu, mean_log_ratio, advantage)
+            term = token_loss(chosen.loss, log_pi[place], log_mu, log_ratios, advantage)
             if weights is not None:
                 term = weights[index][place] * term
             if chosen.reference is not None:

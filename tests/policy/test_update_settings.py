@@ -69,10 +69,20 @@ def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], reason: s
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"loss": "ppo"}, "optimization.loss must be one of clipped, gspo, cispo, reinforce; found 'ppo'"),
+        ({"loss": "ppo"}, "optimization.loss must be one of clipped, gspo, cispo, reinforce, .*dro; found 'ppo'"),
         ({"loss": "gspo", "dual_clip": 3.0}, "'gspo' has clip_low and clip_high; found dual_clip: 3.0"),
         ({"loss": "cispo", "dual_clip": 3.0}, "'cispo' has clip_low and clip_high; found dual_clip: 3.0"),
         ({"loss": "reinforce", "clip_low": 0.2}, "'reinforce' has no clip; found clip_low: 0.2: leave clip_low out"),
+        ({"loss": "sapo", "clip_low": 0.2}, "'sapo' has no clip"),
+        (
+            {"loss": "sapo", "loss_options": {"temperature": 1.0}},
+            "loss_options: the options of 'sapo' are temperature_po",
+        ),
+        ({"loss": "sapo", "loss_options": {"temperature_positive": 0.0}}, "temperature_positive must be above 0"),
+        ({"loss": "clipped", "loss_options": {"clip_low": 0.1}}, "must hold no clip, .*set optimization.clip_low"),
+        ({"loss": "dppo-tv", "loss_options": {"delta_low": 1.5}}, "delta_low must be at most 1"),
+        ({"loss": "dro", "loss_options": {"beta": -1.0}}, "beta must be above 0"),
+        ({"loss": "reinforce", "loss_options": {"beta": 1.0}}, "'reinforce' has no option"),
     ],
 )
 def test_a_clip_that_the_loss_does_not_have_is_refused(wrong: dict[str, Any], reason: str) -> None:
@@ -84,7 +94,7 @@ def test_a_clip_that_the_loss_does_not_have_is_refused(wrong: dict[str, Any], re
 def test_every_loss_has_defaults_of_its_own(loss: str) -> None:
     settings = UpdateSettings(**PLAIN, loss=loss, clip_low=None, clip_high=None, dual_clip=None)
     require_loss(settings)
-    assert settings.loss_options == {}
+    assert settings.loss_arguments == {}
 
 
 def test_plain_values_become_settings() -> None:

@@ -14,6 +14,7 @@ from turnwise.config.quantities import (
     LearningRate,
     NotNegative,
     Number,
+    Options,
     Positive,
     Share,
     Tokens,
@@ -106,7 +107,9 @@ class UpdateOptions(Section):
     final_learning_rate_share: Share | None = None
     """What is left of the learning rate at the last step, for a schedule other than `constant`. null: nothing."""
     loss: str = "clipped"
-    """A name of `turnwise.policy.learner.losses.LOSSES`: `clipped`, `gspo`, `cispo` or `reinforce`."""
+    """A name of `turnwise.policy.learner.losses.LOSSES`, such as `clipped`, `gspo`, `cispo`, `sapo` or `reinforce`."""
+    loss_options: Options = Field(default_factory=dict)
+    """Keyword options of the loss besides its clips, which are keys of their own."""
     clip_low: Annotated[Positive, Field(le=1.0), because("at 1 there is no lower clip")] | None = None
     """The ratio is clipped below 1 - clip_low. null: the loss's own default, 0.2 for `clipped`."""
     clip_high: Positive | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -40,10 +41,16 @@ def read_options(name: str, rule: Callable[..., Any], options: Mapping[str, Any]
 @cache
 def _model_of(rule: Callable[..., Any]) -> type[BaseModel]:
     """A strict model with one field for each keyword-only parameter."""
-    annotations = get_type_hints(rule, include_extras=True)
-    fields: dict[str, Any] = {
-        name: (annotations[name], ... if parameter.default is inspect.Parameter.empty else parameter.default)
+    options = {
+        name: parameter
         for name, parameter in inspect.signature(rule).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    # Of the options alone: what else the rule takes may be named for the type checker only, as torch's tensors are.
+    written = SimpleNamespace(__annotations__={name: rule.__annotations__[name] for name in options})
+    annotations = get_type_hints(written, inspect.unwrap(rule).__globals__, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (annotations[name], ... if parameter.default is inspect.Parameter.empty else parameter.default)
+        for name, parameter in options.items()
     }
     return create_model("Options", __config__=ConfigDict(frozen=True, extra="forbid", strict=True), **fields)

@@ -81,6 +81,11 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(VERL, _verl_loss, "gspo", {LOSS: "gspo", AGGREGATION: "sequence-mean"}, "verl's clips are PPO's, 0.2"),
     PeerName(VERL, _verl_loss, "cispo", {LOSS: "cispo"}, "verl's clips are PPO's, 0.2, on both sides"),
     PeerName(VERL, _verl_loss, "gpg", {LOSS: "reinforce"}),
+    PeerName(VERL, _verl_loss, "sapo", {LOSS: "sapo", AGGREGATION: "sequence-mean"}, "tau_pos, tau_neg: loss_options"),
+    PeerName(VERL, _verl_loss, "dppo_tv", {LOSS: "dppo-tv"}, "the clips are the bounds: loss_options delta_low, _high"),
+    PeerName(VERL, _verl_loss, "dppo_kl", {LOSS: "dppo-kl"}, "the clips are the bounds: loss_options delta_low, _high"),
+    PeerName(VERL, _verl_loss, "geo_mean", {LOSS: "gmpo", AGGREGATION: "sequence-mean"}, "verl's clips are PPO's, 0.2"),
+    PeerName(VERL, _verl_loss, "dro", {LOSS: "dro"}, "dro_beta is loss_options beta; verl has no default"),
     PeerName(VERL, _verl_aggregation, "token-mean", {AGGREGATION: "token-mean"}),
     PeerName(VERL, _verl_aggregation, "seq-mean-token-mean", {AGGREGATION: "sequence-mean"}),
     PeerName(
@@ -143,6 +148,14 @@ PEER_NAMES: tuple[PeerName, ...] = (
         "cispo",
         {LOSS: "cispo", "optimization.clip_high": f"{ANY} - 1"},
         "x is epsilon_high, the largest weight itself; there is no lower clip",
+    ),
+    PeerName(TRL, "loss_type", "sapo", {LOSS: "sapo", AGGREGATION: "sequence-mean"}),
+    PeerName(
+        TRL,
+        "loss_type",
+        "vespo",
+        {LOSS: "vespo", AGGREGATION: "token-mean"},
+        "TRL multiplies the engine's correction into the weight's ratio, here it multiplies the loss",
     ),
     PeerName(
         TRL,
@@ -246,6 +259,9 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(SKYRL, _skyrl_loss, "dual_clip", {LOSS: "clipped", "optimization.dual_clip": 3.0}),
     PeerName(SKYRL, _skyrl_loss, "gspo", {LOSS: "gspo", AGGREGATION: "sequence-mean"}),
     PeerName(SKYRL, _skyrl_loss, "cispo", {LOSS: "cispo"}, "set both clips: SkyRL's are cispo_eps_clip_low and _high"),
+    PeerName(SKYRL, _skyrl_loss, "sapo", {LOSS: "sapo", AGGREGATION: "sequence-mean"}),
+    PeerName(SKYRL, _skyrl_loss, "dppo", {LOSS: "dppo-tv"}, "dppo_type binary_kl is dppo-kl"),
+    PeerName(SKYRL, _skyrl_loss, "importance_sampling", {LOSS: "importance-sampling"}),
     PeerName(SKYRL, _skyrl_aggregation, "token_mean", {AGGREGATION: "token-mean"}),
     PeerName(SKYRL, _skyrl_aggregation, "sequence_mean", {AGGREGATION: "sequence-mean"}),
     PeerName(

@@ -78,7 +78,7 @@ def objective(
     """
     everywhere = torch.ones_like(tokens.engine, dtype=torch.bool)
     policy = LOSSES[settings.loss](
-        log_probabilities, tokens.behaviour, tokens.advantages, everywhere, tokens.sequence, **settings.loss_options
+        log_probabilities, tokens.behaviour, tokens.advantages, everywhere, tokens.sequence, **settings.loss_arguments
     )
     policy_loss = policy.loss if tokens.importance is None else policy.loss * tokens.importance
     total = policy_loss

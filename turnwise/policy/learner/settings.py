@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from turnwise.config.optimization import Optimization, UpdateOptions
+from turnwise.config.options import read_options
 from turnwise.config.peer_names import peer_answer
 from turnwise.config.quantities import Seed, TrainingTemperature
 from turnwise.config.schema import CriticSection, Rollout
 from turnwise.errors import ConfigurationError
-from turnwise.policy.learner.losses import LOSSES
+from turnwise.policy.learner.losses import GRADIENT_WITHOUT_ADVANTAGE, LOSSES
 from turnwise.suggestions import meant
 
 CLIPS = ("clip_low", "clip_high", "dual_clip")
@@ -54,14 +55,15 @@ class UpdateSettings(UpdateOptions):
         return critic
 
     @property
-    def loss_options(self) -> dict[str, float]:
-        """The clip options that are set, as keyword arguments of the loss; it has its own defaults for the others."""
-        return _clips(self)
+    def loss_arguments(self) -> dict[str, Any]:
+        """The clips and options that are set, as keyword arguments of the loss; it has its own defaults for others."""
+        return {**_clips(self), **self.loss_options}
 
     @property
     def advantages_alone(self) -> bool:
         """Whether advantages are the only source of gradient, so that a sequence with advantages 0 has none."""
-        return self.penalty_in_loss is None and self.entropy_coefficient == 0 and self.critic is None
+        others = self.penalty_in_loss is not None or self.entropy_coefficient != 0 or self.critic is not None
+        return not others and self.loss not in GRADIENT_WITHOUT_ADVANTAGE
 
 
 def require_update(optimization: Optimization, rollout: Rollout) -> None:
@@ -83,7 +85,7 @@ def require_update(optimization: Optimization, rollout: Rollout) -> None:
 
 
 def require_loss(options: UpdateOptions) -> None:
-    """Raise ConfigurationError for an unknown loss, and for a clip that the loss does not have."""
+    """Raise ConfigurationError for an unknown loss, and for a clip or an option that the loss does not have."""
     if options.loss not in LOSSES:
         answer = peer_answer("optimization.loss", options.loss) or meant(options.loss, LOSSES)
         raise ConfigurationError(
@@ -96,6 +98,15 @@ def require_loss(options: UpdateOptions) -> None:
                 f"optimization.{name}: the loss {options.loss!r} has {' and '.join(known) or 'no clip'}; found {name}: "
                 f"{value}: leave {name} out, or choose another loss"
             )
+    for name in (name for name in CLIPS if name in options.loss_options):
+        raise ConfigurationError(
+            f"optimization.loss_options must hold no clip, which is a key of its own; found {name}: set "
+            f"optimization.{name}"
+        )
+    try:
+        read_options(options.loss, LOSSES[options.loss], options.loss_options)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"optimization.loss_options: {error}") from None
 
 
 def _clips(options: UpdateOptions) -> dict[str, float]:
