@@ -12,15 +12,17 @@ from flows.runtime.direct_clients import bypass_proxies, is_direct
 
 A_FLOW_RUN = """
 from rich.console import Console
-from flows.runtime.flow_runs import flow_run, ready_for_prefect
+from flows.runtime.flow_runs import ready_for_prefect, run_flow
 
 ready_for_prefect(Console(quiet=True))
 
-@flow_run("one", "one")
+from prefect import flow
+
+@flow(name="one")
 def one() -> int:
     return 1
 
-print(one())
+print(run_flow(one))
 """
 PROXIES = (
     {"ALL_PROXY": "socks5://127.0.0.1:9"},
