@@ -13,8 +13,7 @@ log r_t is clamped to [-20, 20], as in verl, SkyRL and OpenRLHF (none of the pap
 exp(88) float32 knows only infinity, which a clip multiplies by zero. A ratio that is further off has no gradient.
 
 All take the same five tensors, so that they are interchangeable; only those with a ratio of the sequence read
-`sequence`. The loss is returned per token; `turnwise.policy.learner.update` says how tokens are averaged, and
-`turnwise.policy.learner.token_selection` which tokens may be left out or penalised (top entropy, Clip-Cov, KL-Cov).
+`sequence`. The loss is returned per token; `turnwise.policy.learner.update` says how tokens are averaged.
 """
 
 from __future__ import annotations

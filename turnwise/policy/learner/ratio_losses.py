@@ -29,7 +29,7 @@ def importance_sampling_loss(
     mask: torch.Tensor,
     sequence: torch.Tensor | None = None,
 ) -> TokenLoss:
-    """The surrogate of PPO without its clip: what `kl-cov` adds its penalty to. Tensors as for `clipped_policy_loss`.
+    """The surrogate of PPO without its clip. Tensors as for `clipped_policy_loss`.
 
     L_t = -r_t A_t
     """
