@@ -48,7 +48,7 @@ def test_the_best_variant_the_gains_and_the_greedy_gains_are_one_sentence() -> N
     )
     assert finding(sampled, greedy) == (
         "turn beats merged by 0.25 (0.17 to 0.33) in success, and cannot be told apart from outcome; all but merged "
-        "beat the warm start, also with greedy replies (+0.02 to +0.31)."
+        "beat the warm start, also with greedy replies (turn +0.31, outcome +0.22, merged +0.02)."
     )
 
 
@@ -57,7 +57,7 @@ def test_where_greedy_replies_say_something_else_that_is_said() -> None:
     greedy = judgement([gained("a", 0.2, "higher"), gained("b", -0.3, "lower")], [])
     assert finding(sampled, greedy) == (
         "a beats b by 0.10 (0.02 to 0.18) in success; both beat the warm start; "
-        "with greedy replies a beats it, b falls below it (-0.30 to +0.20)."
+        "with greedy replies a beats it, b falls below it (a +0.20, b -0.30)."
     ).replace("-", "−")
 
 
@@ -67,11 +67,11 @@ def test_what_cannot_be_told_apart_is_called_no_difference() -> None:
     pairs = [compared("a", "b", 0.3, same), compared("a", "c", 0.3, same), compared("b", "c", 0.3, same)]
     assert finding(judgement(three, pairs), judgement(three, [])) == (
         "No two of the 3 variants can be told apart in success; none beats the warm start, "
-        "nor with greedy replies (+0.10 to +0.12)."
+        "nor with greedy replies (c +0.12, a +0.10, b +0.10)."
     )
     assert finding(judgement(three[:2], pairs[:1]), judgement(three[:2], [])) == (
         "The two variants cannot be told apart in success: they are 0.30 (0.22 to 0.38) apart; "
-        "none beats the warm start, nor with greedy replies (+0.10)."
+        "none beats the warm start, nor with greedy replies (+0.10 each)."
     )
 
 
@@ -110,7 +110,14 @@ def test_all_variants_that_gain_are_said_to_beat_the_warm_start() -> None:
     both = judgement([gained("a", 0.2, "higher"), gained("b", 0.3, "higher")], [compared("a", "b", -0.1, "lower")])
     assert finding(both, both) == (
         "b beats a by 0.10 (0.02 to 0.18) in success; both beat the warm start, "
-        "also with greedy replies (+0.20 to +0.30)."
+        "also with greedy replies (b +0.30, a +0.20)."
+    )
+
+
+def test_of_many_greedy_gains_the_least_and_the_most_are_named() -> None:
+    standings = [gained(name, value, "higher") for name, value in (("a", 0.4), ("b", -0.1), ("c", 0.2), ("d", 0.3))]
+    assert finding(judgement(standings, []), judgement([*standings, gained("e", 0.1, "higher")], [])).endswith(
+        "all beat the warm start, also with greedy replies (from b −0.10 to a +0.40)."
     )
 
 

@@ -16,6 +16,8 @@ from turnwise.reporting.formatting import number, signed, with_bounds
 from turnwise.statistics import Comparison, Interval, Judgement
 
 DIGITS = 2
+MOST_NAMED = 4
+"""How many variants have their gain each; of more the least and the most are named."""
 
 
 def report_finding(report: ReportData) -> str:
@@ -28,7 +30,8 @@ def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
     """The sentence on a judgement of sampled replies, and on one of greedy replies where there is one.
 
     For example: `return-to-go beats grpo-mr by 0.18 (0.10 to 0.26) in exact match, and cannot be told apart from
-    grpo-or; all but grpo-mr beat the warm start; with greedy replies all beat it (+0.22 to +0.31).`
+    grpo-or; all but grpo-mr beat the warm start; with greedy replies all beat it (return-to-go +0.31, grpo-or +0.24,
+    grpo-mr +0.22).`
     """
     if any(standing.mean.count == 1 for standing in judgement.standings):
         best = max(judgement.standings, key=lambda standing: standing.mean.value)
@@ -90,13 +93,25 @@ def _over_the_warm_start(gains: Sequence[Comparison], greedy: Sequence[Compariso
     sampled = _over(gains, "the warm start")
     if not greedy:
         return sampled
-    values = sorted(gain.difference.value for gain in greedy)
-    low, high = signed(values[0], DIGITS), signed(values[-1], DIGITS)
-    spread = low if low == high else f"{low} to {high}"
+    spread = _each(greedy)
     if _over(greedy, "the warm start") == sampled:
         also = "also with" if any(_higher(gain) for gain in gains) else "nor with"
         return f"{sampled}, {also} greedy replies ({spread})"
     return f"{sampled}; with greedy replies {_over(greedy, 'it')} ({spread})"
+
+
+def _each(gains: Sequence[Comparison]) -> str:
+    """Which variant gained how much, the largest first; of many the least and the most. Never a range without names:
+    it would read as an interval.
+    """
+    falling = sorted(gains, key=lambda gain: -gain.difference.value)
+    said = [(gain.first, signed(gain.difference.value, DIGITS)) for gain in falling]
+    if len({value for _, value in said}) == 1:
+        return said[0][1] if len(said) == 1 else f"{said[0][1]} each"
+    if len(said) <= MOST_NAMED:
+        return ", ".join(f"{name} {value}" for name, value in said)
+    (most, highest), (least, lowest) = said[0], said[-1]
+    return f"from {least} {lowest} to {most} {highest}"
 
 
 def _over(gains: Sequence[Comparison], beaten: str) -> str:
