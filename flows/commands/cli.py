@@ -26,6 +26,7 @@ from flows.commands.store_commands import prune, restore, verify
 from flows.commands.sweep_command import sweep
 from flows.commands.world_commands import check, init, new, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
+from flows.runtime.streams import prepare_streams, unwritten_output
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import collect_rarely
 from turnwise.store.paths import one_project
@@ -110,9 +111,13 @@ def turnwise(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its status."""
+    prepare_streams()
     collect_rarely()
     status = status_of(sys.argv[1:] if arguments is None else arguments)
     sys.stdout.flush()
+    if unwritten := unwritten_output():
+        sys.stderr.write(f"turnwise: {unwritten}\n")
+        status = status or 1
     sys.stderr.flush()
     _leave(status)
 
