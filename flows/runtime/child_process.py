@@ -27,6 +27,9 @@ from turnwise.store.paths import one_project, start_folder
 LAST_WORDS = 2000
 """Number of characters of a child's error output that are shown when it fails."""
 NO_MORE_WORK = "end\n"
+REFUSED = 2
+"""The exit status of a child that ended with an error raised on purpose. This process, which computes what the child
+left undone, meets the same error and says it in one sentence: nothing need be said of the child."""
 
 
 class ChildProcess:
@@ -40,7 +43,7 @@ class ChildProcess:
             ended: called from that thread when the child has ended, with its exit status and its last words.
         """
         self._heard, self._ended = heard, ended
-        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by the listener)
+        self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  (closed by the listener)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "flows.runtime.start_child", module],
             stdin=subprocess.PIPE,
@@ -48,7 +51,7 @@ class ChildProcess:
             stderr=self._said,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # it finds whatever world this one finds
             cwd=start_folder(),
-            text=True,
+            encoding="utf-8",
         )
         self._listener = threading.Thread(target=self._listen, name=f"listener of {module}")
         self._listener.start()
@@ -93,7 +96,7 @@ def given_work() -> Iterator[str]:
 
     def listen() -> None:
         # Not sys.stdin, which the interpreter could not close at its end while this thread waits for a line of it.
-        for line in open(0, closefd=False):  # noqa: SIM115
+        for line in open(0, encoding="utf-8", closefd=False):  # noqa: SIM115
             waiting.put(line)
         os._exit(1)  # the other process has ended, or was killed
 
@@ -107,7 +110,7 @@ def saying() -> Iterator[Callable[[str], None]]:
     """In a child: what says a line to the other process. All other output of the block counts as an error's."""
     from flows.runtime.housekeeping import mark_flow_runs  # imports Prefect
 
-    file, alone = os.fdopen(os.dup(1), "w"), threading.Lock()
+    file, alone = os.fdopen(os.dup(1), "w", encoding="utf-8"), threading.Lock()
     os.dup2(2, 1)
     connect_directly(os.environ.get("PREFECT_API_URL", ""))
     mark_flow_runs()

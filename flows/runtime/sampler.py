@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from flows.runtime.child_process import ChildProcess, given_work, saying
+from flows.runtime.child_process import REFUSED, ChildProcess, given_work, saying
 from tasks.observing import Observer, StageCall, observing
 from tasks.prefect_records import recorded
 from tasks.rollout.rollout import RolloutParameters, rollout
@@ -112,7 +112,7 @@ class Sampler:
             self._changed.notify_all()
 
     def _ended(self, status: int, last_words: str) -> None:
-        if not self._ending:
+        if not self._ending and status != REFUSED:
             self._warn(
                 f"the process that samples ahead ended with status {status}; its rollout is sampled here. It said:\n"
                 f"{last_words}"

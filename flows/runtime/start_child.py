@@ -8,9 +8,17 @@ from __future__ import annotations
 import importlib
 import sys
 
+from turnwise.errors import TurnwiseError
 from turnwise.own_process import collect_rarely, leave
 
 if __name__ == "__main__":
     collect_rarely()
-    importlib.import_module(sys.argv[1]).main()
+    module = importlib.import_module(sys.argv[1])
+    try:
+        module.main()
+    except TurnwiseError as error:
+        from flows.runtime.child_process import REFUSED
+
+        sys.stderr.write(f"{error}\n")
+        leave(REFUSED)
     leave(0)

@@ -36,7 +36,7 @@ from prefect.context import TagsContext
 from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.runtime.child_process import ChildProcess, given_work, saying
+from flows.runtime.child_process import REFUSED, ChildProcess, given_work, saying
 from flows.runtime.display import Display, WorkerView
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.workers.following import FollowedRun
@@ -54,6 +54,10 @@ class WorkerLost(TurnwiseError):
 
 class WorkerFailed(TurnwiseError):
     """A worker has ended with an error of its own, which another one would repeat."""
+
+
+class WorkerRefused(WorkerFailed):
+    """A worker has ended with an error that was raised on purpose. This process meets and reports it in its turn."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class WorkerProcess:
         if isinstance(said, str):
             followed.heard(read_report(said), self._view)
             return
-        kind = WorkerLost if said.status < 0 else WorkerFailed
+        kind = WorkerLost if said.status < 0 else WorkerRefused if said.status == REFUSED else WorkerFailed
         raise kind(
             f"a worker process ended with status {said.status}; what it left undone of {followed.order.name} is "
             f"{'given to another one' if kind is WorkerLost else 'computed here'}. It said:\n{said.last_words}"
@@ -198,7 +202,8 @@ class ProcessWorkers:
         except (WorkerLost, WorkerFailed) as error:
             if self._ending:
                 raise WorkerFailed("the ablation ends") from error
-            self._warn(str(error))
+            if not isinstance(error, WorkerRefused):
+                self._warn(str(error))
             raise
         finally:
             with self._lock:

@@ -185,7 +185,8 @@ def digests_elsewhere(
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         timeout=SECONDS,
         check=False,
     )

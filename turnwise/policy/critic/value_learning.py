@@ -9,6 +9,7 @@ import numpy as np
 
 from turnwise.config.schema import CriticSection
 from turnwise.data.arrays import Ragged, Rows, SequenceBatch, Sequences
+from turnwise.errors import NotFiniteError
 from turnwise.seeding import generator
 
 
@@ -50,7 +51,7 @@ class ValueBatch:
             raise ValueError("a value batch must have a return to learn from; found none")
         for name in ("values", "returns"):
             if not np.isfinite(getattr(self, name).values).all():
-                raise ValueError(f"{name} must be finite numbers; found another: the critic or the credit diverged")
+                raise NotFiniteError(f"{name} must be finite numbers; found another: the critic or the credit diverged")
 
     @property
     def targets(self) -> int:
