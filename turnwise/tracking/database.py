@@ -33,6 +33,7 @@ from turnwise.store.prepared_databases import copy_prepared, keep_prepared
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.tracking.library import mlflow
 from turnwise.tracking.locations import follow_home, relocation
+from turnwise.tracking.revision import DATABASES, require_readable
 
 SECONDS_TO_CONNECT = 10.0
 SECONDS_TO_WAIT = 60.0
@@ -44,13 +45,15 @@ TABLES = "dc11669786a5"
 def open_client(tracking_uri: str) -> Any:
     """MLflow's client of a database or a server. A database that does not exist is created, with its folder.
 
-    Not to be called within `alone`, unless the database's tables are the known ones.
+    Not to be called within `alone`, unless the database's tables are the known ones. Raises ConfigurationError where
+    the installed MLflow cannot read the database, since another version made it.
     """
     with known_tables(tracking_uri) as complete:
         known = complete is not None
     if known:
         follow_move(tracking_uri)
         return mlflow().MlflowClient(tracking_uri)
+    require_readable(tracking_uri)
     with alone(tracking_uri):
         make_database(tracking_uri)
         return mlflow().MlflowClient(tracking_uri)
@@ -115,7 +118,14 @@ def _require_server(tracking_uri: str) -> None:
 
 
 def prepare_database(tracking_uri: str) -> None:
-    """Create the SQLite file of this address unless it exists, so that whoever opens it next finds it complete."""
+    """Create the SQLite file of this address unless it exists, so that whoever opens it next finds it complete.
+
+    Raises ConfigurationError where another version of MLflow made it.
+    """
+    with known_tables(tracking_uri) as complete:
+        known = complete is not None
+    if not known:
+        require_readable(tracking_uri)
     if not _is_made(tracking_uri):
         with alone(tracking_uri):
             make_database(tracking_uri)
@@ -182,7 +192,7 @@ def alone(tracking_uri: str) -> Iterator[None]:
 
 def has_own_artifacts(tracking_uri: str) -> bool:
     """Whether a server answers at this address, which knows where artifacts go; a database does not."""
-    return urlsplit(tracking_uri).scheme.partition("+")[0] not in ("sqlite", "postgresql", "mysql", "mssql")
+    return urlsplit(tracking_uri).scheme.partition("+")[0] not in DATABASES
 
 
 def place_of(tracking_uri: str) -> str:
