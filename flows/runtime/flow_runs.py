@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.console import Console
@@ -34,10 +35,13 @@ def run_flow(flow: Flow[Arguments, Result], *args: Arguments.args, **kwargs: Arg
     Raises TurnwiseError where Prefect's server is lost on the way.
     """
     from prefect import tags
+    from prefect.context import SyncClientContext
 
     given = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
+    # Of the server that the settings name now: a client that is open already may have another one.
+    client: AbstractContextManager[object] = nullcontext() if in_flow_run() else SyncClientContext()
     try:
-        with one_project(), tags(*tags_of(given)):
+        with one_project(), client, tags(*tags_of(given)):
             return flow(*args, **kwargs)
     except Exception as error:
         require_server(error)

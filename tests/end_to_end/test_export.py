@@ -23,6 +23,7 @@ from turnwise.data.evaluations import GREEDY, read_evaluation
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun, find_runs
 
@@ -108,7 +109,7 @@ def test_any_iteration_can_leave_and_so_can_the_warm_start(run: RecordedRun, tmp
     warm_start, first = run.artifacts.prepared["warm_start"], run.artifacts.iterations[0]["policy"]
     for number, policy in (("0", warm_start), ("1", first), ("2", run.artifacts.final_policy)):
         folder = exported(tmp_path / number, "--iteration", number)
-        stored = default_store().folder(policy) / "model.safetensors"
+        stored = default_store().folder(policy, MODEL_FILES) / "model.safetensors"
         assert (folder / "model.safetensors").read_bytes() == stored.read_bytes()
         assert str(policy) in (folder / "README.md").read_text()
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from turnwise.errors import TrackingUnreachable
+from turnwise.store.only_one import only_one
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.database import known_tables, open_client, place_of
 from turnwise.tracking.library import mlflow
@@ -160,12 +161,16 @@ class TrackingClient:
         return None if entity is None or entity.lifecycle_stage == "deleted" else str(entity.experiment_id)
 
     def tag_experiment(self, experiment_id: str, key: str, value: str) -> None:
-        """Set a tag of an experiment, unless it has this value."""
-        with known_tables(self.tracking_uri) as database:
-            query = "SELECT 1 FROM experiment_tags WHERE experiment_id = ? AND key = ? AND value = ?"
-            if database is not None and database.execute(query, (experiment_id, key, value)).fetchone():
-                return
-        self.mlflow.set_experiment_tag(experiment_id, key, value)
+        """Set a tag of an experiment, unless it has this value.
+
+        One process of this home at a time: MLflow fails where two insert the same tag at once.
+        """
+        with only_one(f"experiment-tag/{experiment_id}"):
+            with known_tables(self.tracking_uri) as database:
+                query = "SELECT 1 FROM experiment_tags WHERE experiment_id = ? AND key = ? AND value = ?"
+                if database is not None and database.execute(query, (experiment_id, key, value)).fetchone():
+                    return
+            self.mlflow.set_experiment_tag(experiment_id, key, value)
 
     def content(self, run: Any, name: str) -> bytes | None:
         """The content of one of the run's files; None where the run has no such file."""
