@@ -38,8 +38,9 @@ def run_flow(flow: Flow[Arguments, Result], *args: Arguments.args, **kwargs: Arg
     from prefect.context import SyncClientContext
 
     given = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
-    # Of the server that the settings name now: a client that is open already may have another one.
-    client: AbstractContextManager[object] = nullcontext() if in_flow_run() else SyncClientContext()
+    # A client of the server that the settings name now. Without settings of its own it would be the one that is open
+    # already, which may have another server.
+    client: AbstractContextManager[object] = nullcontext() if in_flow_run() else SyncClientContext(httpx_settings={})
     try:
         with one_project(), client, tags(*tags_of(given)):
             return flow(*args, **kwargs)
