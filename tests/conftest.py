@@ -164,6 +164,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (home / "in_use").open("w") as in_use:
         fcntl.flock(in_use, fcntl.LOCK_SH)
         address = server.ensure_server()
+        server._own_addresses.discard(address)  # as one that the user chose: homes of single tests use it, too
         for name in ("NETWORK_LOG", "PYTHONPATH"):  # for the server alone
             _put_back(name, before[name])
         from prefect.context import SyncClientContext
