@@ -25,9 +25,9 @@ from turnwise.credit_study.study import Study
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.model_files import model_files
+from turnwise.project import project_root
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
-from turnwise.store.paths import project_root
 
 FOLDER = "credit-study"
 DIMENSIONS = 4096

@@ -16,8 +16,8 @@ from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process
 from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
+from turnwise.project import project_root
 from turnwise.store.default import use_storage
-from turnwise.store.paths import project_root
 
 
 def _run_name() -> str:

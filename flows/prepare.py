@@ -32,9 +32,9 @@ from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment
 from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
 from turnwise.policy.pretrained import model_directory, pretrained, pretrained_folder
+from turnwise.project import project_root
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import outside_file
-from turnwise.store.paths import project_root
 from turnwise.world import SPLITS, Split
 
 ON_TEST_TASKS = "on the test task set"

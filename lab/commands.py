@@ -34,7 +34,7 @@ def calibrate(
     folder: RecordFolder = None,
 ) -> None:
     """Find the bounds of the alarms by runs that collapse on purpose."""
-    from turnwise.store.paths import project_root
+    from turnwise.project import project_root
 
     experiments = [
         load_experiment(parameters, [project_root() / overlay], settings) for overlay in overlays or ECHO_TRAP
@@ -106,7 +106,7 @@ def pretrain(
 ) -> None:
     """Make the base policies: small ones that can copy and know how the worlds look."""
     from lab.pretraining.configuration import load_pretraining
-    from turnwise.store.paths import project_root
+    from turnwise.project import project_root
 
     settings = load_pretraining(configuration or project_root() / "experiments" / "pretraining" / "base.yaml")
     from rich.console import Console

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from flows.recording.results import DIGESTS_FILE
 from turnwise.config.overlays import read_yaml
+from turnwise.project import project_root
 from turnwise.reporting.baseline_table import json_lines
 from turnwise.reporting.data.report_data import ReportData, Row
 from turnwise.reporting.data.tables import DATA_FILE
@@ -25,7 +26,6 @@ from turnwise.reporting.formatting import UNDEFINED
 from turnwise.reporting.markdown import render
 from turnwise.statistics import Interval
 from turnwise.store.atomic_write import write_whole
-from turnwise.store.paths import project_root
 
 RECORD_FILE, PAGE_FILE, REMARKS_FILE = "worlds-learning.json", "worlds-learning.md", "worlds-learning-remarks.yaml"
 

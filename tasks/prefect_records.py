@@ -18,10 +18,10 @@ from typing import Any
 
 from turnwise import progress
 from turnwise.errors import ArtifactError
+from turnwise.project import home
 from turnwise.store import Reference, Store
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.inspection import Inspected
-from turnwise.store.paths import home
 from turnwise.store.placed_artifacts import RESULTS
 
 

@@ -17,7 +17,9 @@ FILES = ("tests/data/test_arrays.py", "tests/data/test_metrics.py", "tests/end_t
 @pytest.mark.skipif(find_spec("pytest_randomly") is None, reason="pytest-randomly is not installed: make setup")
 def test_the_order_of_a_run_is_told_and_can_be_asked_for() -> None:
     def collected(order: str) -> list[str]:
-        made = subprocess.run(["make", "-n", "-o", ".venv/ready", "test", f"ORDER={order}"], **said)
+        made = subprocess.run(
+            ["make", "--no-print-directory", "-n", "-o", ".venv/ready", "test", f"ORDER={order}"], **said
+        )
         command = [*shlex.split(made.stdout.splitlines()[-1]), "-n", "0", "--collect-only", *FILES]
         lines = subprocess.run(command, **said).stdout.splitlines()
         assert any(line == f"The order was --randomly-seed={order}" for line in lines), lines

@@ -29,7 +29,7 @@ from flows.runtime.process_settings import prepare_process
 from flows.runtime.streams import prepare_streams, unwritten_output
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import collect_rarely
-from turnwise.store.paths import one_project
+from turnwise.project import one_project
 from turnwise.suggestions import meant
 
 
@@ -134,10 +134,11 @@ def status_of(arguments: Sequence[str]) -> int:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     prepare_process()
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    for handler in logging.getLogger().handlers:
+    if not logging.getLogger().handlers:  # those of a process that calls this function stay as they are
+        handler = logging.StreamHandler()
         for is_shown in (is_not_said_at_the_end, FirstFaults()):
             handler.addFilter(is_shown)
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", handlers=[handler])
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         with one_project():

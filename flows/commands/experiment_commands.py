@@ -103,7 +103,7 @@ def stage(
     """Run one stage of dvc.yaml and write the files that DVC versions."""
     # `dvc exp run --temp` runs in a copy of the project and puts the path of the original into DVC_ROOT: parameters and
     # results are the copy's, the store and MLflow's database the original's.
-    from turnwise.store.paths import home
+    from turnwise.project import home
 
     os.environ["TURNWISE_HOME"] = str(home())
     os.environ.pop("DVC_ROOT", None)

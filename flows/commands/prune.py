@@ -20,10 +20,10 @@ from tasks.rollout.evaluate import success_of
 from turnwise.config.schema import Storage
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import MODEL_FILES
+from turnwise.project import home
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.store import default_store
 from turnwise.store.artifacts import EVERYTHING
-from turnwise.store.paths import home
 from turnwise.store.provenance import found_in
 from turnwise.store.retention import Removal, removals
 

@@ -154,7 +154,7 @@ def reproduce(
 
 def ui(port: Port = 5000) -> None:
     """Serve MLflow's pages on what was run."""
-    from turnwise.store.paths import home
+    from turnwise.project import home
     from turnwise.store.sqlite_address import sqlite_address
     from turnwise.tracking import ui_command
     from turnwise.tracking.database import prepare_database

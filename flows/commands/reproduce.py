@@ -22,9 +22,9 @@ from flows.commands.checkout import check_out, require_checkout
 from flows.recording.record import project_tracking_uri
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.project import home, project_root
 from turnwise.store import Store, default_store
 from turnwise.store.default import URL_VARIABLE
-from turnwise.store.paths import home, project_root
 from turnwise.store.sqlite_address import sqlite_address
 from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, find_runs, read_text
 from turnwise.tracking.reproduction import (

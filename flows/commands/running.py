@@ -11,8 +11,8 @@ from flows.python.running import ablation, evaluate, prepare
 from flows.runtime.flow_runs import ready_to_run, run_flow
 from turnwise.credit_study.page import print_study
 from turnwise.experiment import Experiment
+from turnwise.project import home
 from turnwise.reporting.terminal.comparison import print_report
-from turnwise.store.paths import home
 
 
 def show_ablation(experiment: Experiment, processes: int | None = None) -> None:

@@ -19,9 +19,9 @@ from rich.text import Text
 from tasks.prefect_records import inspect_records
 from turnwise import progress
 from turnwise.errors import TurnwiseError
+from turnwise.project import home
 from turnwise.store import default_store
 from turnwise.store.inspection import Inspected, inspect_artifacts, inspect_database, inspect_notes
-from turnwise.store.paths import home
 from turnwise.store.place_inspection import inspect_place
 
 LISTED = 20

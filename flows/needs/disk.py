@@ -19,8 +19,8 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import Shapes, count, moment_bytes, trained
+from turnwise.project import home
 from turnwise.reporting.formatting import readable_bytes
-from turnwise.store.paths import home
 
 BYTES_PER_SAMPLED_TOKEN, BYTES_PER_CONTEXT_TOKEN = 12, 2
 BYTES_PER_STAGE = 60_000

@@ -13,8 +13,8 @@ from turnwise.config import overlays
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.experiment import load as read
+from turnwise.project import project_root
 from turnwise.store.default import use_storage
-from turnwise.store.paths import project_root
 
 PARAMETERS_FILE = "params.yaml"
 WITHOUT_VLLM = "vLLM is not installed: the embedded engine samples (compute.engine: embedded)."

@@ -23,13 +23,13 @@ from flows.recording.recorded_metrics import curves_of, evaluation_metrics
 from flows.roster import spending
 from flows.runtime.process_settings import prepare_process
 from turnwise.errors import ConfigurationError
+from turnwise.project import home
 from turnwise.reporting.data.episodes import Occasion, ShownEpisode, Wanted
 from turnwise.reporting.data.run_groups import grouped, how_tested, judged
 from turnwise.reporting.data.tables import VERDICTS_HEADER, comparison_rows
 from turnwise.statistics import Judgement
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import Reference
-from turnwise.store.paths import home
 from turnwise.suggestions import meant
 from turnwise.tracking.finding import RecordedRun, find_runs
 

@@ -50,9 +50,9 @@ from tasks.prepare.warm_start import CURVE_FILE
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, single
 from turnwise.policy.model_files import model_files
+from turnwise.project import project_root
 from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
-from turnwise.store.paths import project_root
 from turnwise.tracking.database import require_store
 from turnwise.world import SPLITS
 

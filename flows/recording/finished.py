@@ -30,12 +30,12 @@ from turnwise.plugins import versions
 from turnwise.policy.gguf_models import CONVERTER
 from turnwise.policy.gguf_sources import is_gguf
 from turnwise.policy.pretrained import pretrained
+from turnwise.project import home, project_root
 from turnwise.store import Reference, Store, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
 from turnwise.store.outside import cached_sha256
-from turnwise.store.paths import home, project_root
 from turnwise.store.plugin_identity import plugin_ingredients
 from turnwise.store.world_identity import world_ingredients
 

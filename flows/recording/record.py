@@ -30,10 +30,10 @@ from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.policy.pretrained import pretrained
+from turnwise.project import home, project_root, start_folder
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
-from turnwise.store.paths import home, project_root, start_folder
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients

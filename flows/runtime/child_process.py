@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pydantic import BaseModel
 
 from flows.runtime.direct_clients import connect_directly
-from turnwise.store.paths import one_project, start_folder
+from turnwise.project import one_project, start_folder
 
 LAST_WORDS = 2000
 """Number of characters of a child's error output that are shown when it fails."""

@@ -20,7 +20,7 @@ from flows.prepare import require_model
 from flows.runtime.direct_clients import connect_directly
 from flows.runtime.server import ensure_server, require_server
 from turnwise.experiment import Experiment
-from turnwise.store.paths import one_project
+from turnwise.project import one_project
 
 if TYPE_CHECKING:
     from prefect import Flow

@@ -33,7 +33,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
-from turnwise.store.paths import home
+from turnwise.project import home
 
 UNFINISHED = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 TOGETHER = 100

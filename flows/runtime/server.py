@@ -43,8 +43,8 @@ from flows.runtime.direct_clients import bypass_proxies, is_direct
 from flows.runtime.server_process import address, end, free_port, has_tables, keep_tables, start
 from flows.runtime.server_settings import CLIENT_SETTINGS
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.project import home
 from turnwise.store.full_disk import require_room
-from turnwise.store.paths import home
 
 START_TIMEOUT_SECONDS = 180.0
 HEARTBEAT_SECONDS = 20.0

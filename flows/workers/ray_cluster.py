@@ -41,8 +41,8 @@ from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
+from turnwise.project import home, one_project, start_folder
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
-from turnwise.store.paths import home, one_project, start_folder
 
 LOSSES_OF_A_RUN = 3
 """How often Ray begins a run again whose worker was lost."""

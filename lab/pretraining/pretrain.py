@@ -46,10 +46,10 @@ from turnwise.data.metrics import episode_value
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import BASE_POLICIES
+from turnwise.project import project_root
 from turnwise.reporting.markdown import render
 from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
-from turnwise.store.paths import project_root
 from turnwise.suggestions import unknown
 
 CARD = "README.md"

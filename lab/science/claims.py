@@ -15,7 +15,7 @@ from turnwise.config.messages import explain
 from turnwise.config.overlays import read_yaml
 from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
-from turnwise.store.paths import project_root
+from turnwise.project import project_root
 from turnwise.suggestions import meant
 
 CLAIMS = Path("experiments/claims")

@@ -25,11 +25,11 @@ from lab.science.tuning import MEASURE
 from turnwise.data.outcomes import LeftOut
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
+from turnwise.project import project_root
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.data.run_groups import at_equal_budgets, grouped
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import use_storage
-from turnwise.store.paths import project_root
 from turnwise.tracking.finding import find_runs
 
 PAGES = Path("docs/science")

@@ -33,8 +33,8 @@ from tasks.update.update import UpdateParameters
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
+from turnwise.project import home
 from turnwise.store import Reference, default_store
-from turnwise.store.paths import home
 
 pytestmark = pytest.mark.chain
 

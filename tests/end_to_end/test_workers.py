@@ -22,9 +22,9 @@ from flows.workers.reports import Began, Iterated, Made, Report, Started
 from flows.workers.sharing import SharedRuns
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load
+from turnwise.project import home
 from turnwise.reporting.formatting import of_processes
 from turnwise.store import Reference
-from turnwise.store.paths import home
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
 

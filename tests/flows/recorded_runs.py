@@ -15,9 +15,9 @@ from turnwise.data.evaluations import SAMPLED
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment, load
 from turnwise.policy.token_texts import TOKENIZER_FILE
+from turnwise.project import home
 from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
-from turnwise.store.paths import home
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import ARTIFACTS_FILE, BASELINES_FILE, BaselinesArtifacts, RunArtifacts
 from turnwise.world import SPLITS, Split

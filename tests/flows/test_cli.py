@@ -218,9 +218,12 @@ def test_what_prefect_logs_of_an_error_of_ours_is_not_shown_since_the_command_sa
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(shown)])
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
     assert status_of(["no-such-command"]) == 2
     assert "COMMAND must be one of" in capsys.readouterr().err
+    (handler,) = logging.getLogger().handlers
+    assert isinstance(handler, logging.StreamHandler)
+    handler.setStream(shown)
     for error in (StoreUnreachable("the store is away"), KeyError("a mistake of ours")):
         try:
             raise error
@@ -232,6 +235,13 @@ def test_what_prefect_logs_of_an_error_of_ours_is_not_shown_since_the_command_sa
     assert "the store is away" not in shown.getvalue()
     assert shown.getvalue().count("KeyError: 'a mistake of ours'") == 2
     assert "Finished in state" not in shown.getvalue() and "Crash" not in shown.getvalue()
+
+
+def test_handlers_of_a_process_that_runs_a_command_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = logging.StreamHandler(io.StringIO())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    assert status_of(["no-such-command"]) == 2
+    assert logging.getLogger().handlers == [handler] and handler.filters == []
 
 
 def test_a_world_that_fails_in_every_episode_is_not_reported_for_each() -> None:

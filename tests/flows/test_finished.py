@@ -14,8 +14,8 @@ from flows.run_state import Iteration, Models, Run
 from tasks.observing import StageCall
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment, load
+from turnwise.project import home
 from turnwise.store import Reference, default_store
-from turnwise.store.paths import home
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("turnwise_home")

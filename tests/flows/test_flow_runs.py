@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict
 from flows.runtime.flow_runs import in_flow_run, run_flow, tags_of
 from tasks.stage import stage
 from turnwise.experiment import Experiment, load
+from turnwise.project import project_root
 from turnwise.store import Reference, default_store
-from turnwise.store.paths import project_root
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 

@@ -19,8 +19,8 @@ from flows.commands.verify import inspect, print_parts
 from tasks.prefect_records import records_folder
 from tasks.stage import stage
 from turnwise import progress
+from turnwise.project import home
 from turnwise.store import Reference, default_store
-from turnwise.store.paths import home
 
 PARTS = ["artifacts", "clocks and lineage", "records", "Prefect's database", "MLflow's database"]
 

@@ -17,22 +17,29 @@ from turnwise.policy.freed_memory import LARGE_POLICY, keep_freed_memory, return
 only_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the option")
 
 
-def page_faults_of_a_round() -> int:
-    """Page faults of two tensors of 64 MiB, which are filled and freed together."""
+OF_ROUNDS = """
+import resource, sys, torch
+from turnwise.policy.freed_memory import keep_freed_memory
+keep_freed_memory(int(sys.argv[1]))
+for _ in range(16):  # of two tensors of 64 MiB, which are filled and freed together
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     tensors = [torch.ones(2**24) for _ in range(2)]
     del tensors
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
 
 
 @only_glibc
 def test_tensors_of_the_same_size_cost_page_faults_in_the_first_rounds_alone() -> None:
+    def page_faults(parameters: int) -> list[int]:
+        """Page faults of each round, in a process whose memory nothing else has divided."""
+        command = [sys.executable, "-c", OF_ROUNDS, str(parameters)]
+        return [int(line) for line in subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.split()]
+
     of_two_tensors = 2 * 2**26 // resource.getpagesize()
-    keep_freed_memory(LARGE_POLICY + 1)
-    assert min(page_faults_of_a_round() for _ in range(6)) >= of_two_tensors, "returned at once"
-    keep_freed_memory(0)
+    assert min(page_faults(LARGE_POLICY + 1)) >= of_two_tensors, "returned at once"
     # In the first rounds they may come to lie elsewhere each time.
-    assert [page_faults_of_a_round() for _ in range(16)][-1] < of_two_tensors / 8
+    assert page_faults(0)[-1] < of_two_tensors / 8
 
 
 def resident_bytes() -> int:

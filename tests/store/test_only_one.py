@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from turnwise.project import home
 from turnwise.store.only_one import only_one
-from turnwise.store.paths import home
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
 

@@ -10,8 +10,8 @@ import pytest
 from flows.roster import replaced_inputs
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
+from turnwise.project import project_root
 from turnwise.store import Reference, Store
-from turnwise.store.paths import project_root
 from turnwise.store.retention import Keep, Link, files_to_prune, kept, removals
 
 DEFAULTS = load(project_root() / "params.yaml").storage

@@ -207,7 +207,12 @@ def test_stages_of_every_kind_were_looked_at() -> None:
     assert {"task_set", "demonstrations", "warm_start", "rollout", "evaluate", "baseline", "report"} <= {
         stage.name for stage in PLAYING
     }
-    assert [stage.name for stage in OUTSIDE] == ["conversations", "initial_policy", "tokenizer"]
+    assert [stage.name for stage in OUTSIDE] == [
+        "conversations",
+        "converted_policy",
+        "initial_policy",
+        "tokenizer",
+    ]
 
 
 @pytest.mark.parametrize("stage", PLAYING, ids=lambda stage: stage.name)

@@ -14,9 +14,9 @@ from tasks.stage import stage
 from tests.store.conftest import SECRET, s3, s3_of_session, url  # noqa: F401  (fixtures)
 from tests.store.s3_server import S3Server, failing
 from turnwise.errors import StoreUnreachable
+from turnwise.project import home
 from turnwise.store import Reference, default_store, place
 from turnwise.store.default import use_storage
-from turnwise.store.paths import home
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 

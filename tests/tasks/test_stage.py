@@ -27,8 +27,8 @@ from safetensors import SafetensorError
 from tasks.observing import Observer, StageCall, observing
 from tasks.stage import stage
 from turnwise.errors import ArtifactError, ConfigurationError, DiskFull, WorldLost
+from turnwise.project import home
 from turnwise.store import Reference, default_store
-from turnwise.store.paths import home
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 

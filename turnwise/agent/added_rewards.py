@@ -33,7 +33,7 @@ from turnwise.config.schema import RewardSection
 from turnwise.data.trajectory import Lost, Trajectory
 from turnwise.errors import ConfigurationError, ContractError, RewardMissing
 from turnwise.plugins import REWARD, plugin, require_installed
-from turnwise.store.paths import project_root
+from turnwise.project import project_root
 from turnwise.world import World, finite_number
 
 BUILT_IN: Mapping[str, str] = {"judge": "turnwise.agent.judge:judge"}

@@ -44,9 +44,9 @@ from pydantic import Field
 from turnwise.agent.added_rewards import RewardFunction
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError, RewardMissing
+from turnwise.project import home, project_root
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
-from turnwise.store.paths import home, project_root
 from turnwise.world import http_address
 
 PLACE = "{transcript}"

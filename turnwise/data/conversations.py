@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from turnwise.config.schema import Data, Policy, Section, WarmStart
 from turnwise.errors import ConfigurationError
-from turnwise.store.paths import project_root
+from turnwise.project import project_root
 from turnwise.world import World
 
 SUFFIXES = (".jsonl", ".parquet")

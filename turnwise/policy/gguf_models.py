@@ -223,9 +223,11 @@ def convert(path: Path, folder: Path, content: str) -> int:
 
     header = require_gguf(path)
     try:
-        source = {"gguf_file": path.name, "trust_remote_code": False}
-        tokenizer = AutoTokenizer.from_pretrained(str(path.parent), **source)
-        loaded = AutoModelForCausalLM.from_pretrained(str(path.parent), dtype=torch.float32, **source)
+        place, name = str(path.parent), path.name
+        tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=name, trust_remote_code=False)
+        loaded = AutoModelForCausalLM.from_pretrained(
+            place, gguf_file=name, dtype=torch.float32, trust_remote_code=False
+        )
     except (ImportError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(f"policy.model {path}: transformers must be able to read it; {said}") from error

@@ -10,8 +10,8 @@ import os
 from functools import cache
 from pathlib import Path
 
+from turnwise.project import home
 from turnwise.store.artifacts import Store
-from turnwise.store.paths import home
 from turnwise.store.place import SharedPlace
 
 URL_VARIABLE, CACHE_VARIABLE = "TURNWISE_STORE", "TURNWISE_CACHE_GIGABYTES"

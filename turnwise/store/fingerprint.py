@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import ConfigurationError
+from turnwise.project import home
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
-from turnwise.store.paths import home
 
 logger = logging.getLogger(__name__)
 

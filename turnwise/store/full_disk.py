@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from turnwise.errors import ConfigurationError, DiskFull, TurnwiseError
-from turnwise.store.paths import home
+from turnwise.project import home
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 SAYINGS = (*map(os.strerror, FULL), "database or disk is full")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from turnwise import progress
-from turnwise.store.paths import home
+from turnwise.project import home
 
 
 @contextmanager

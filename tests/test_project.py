@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.errors import ConfigurationError
-from turnwise.store.paths import home, one_project, project_root
+from turnwise.project import home, one_project, project_root
 
 
 def test_the_home_is_found_from_anywhere_in_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
