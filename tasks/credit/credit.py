@@ -117,7 +117,7 @@ def _penalties(
     parameters: CreditParameters, chosen: Sequence[Trajectory], kept: Sequence[int], reference: Reference
 ) -> Ragged:
     """The reward of each reply token for staying close to the reference policy."""
-    from turnwise.policy.learner.divergence import reference_rewards
+    from turnwise.policy.divergence import reference_rewards
 
     assert parameters.reference is not None, "a reference was scored that no penalty reads"
     arrays = trajectory_arrays(chosen)

@@ -15,7 +15,7 @@ from turnwise import seeding
 from turnwise.config.schema import Section
 from turnwise.data.trajectory import TokenSequence, Trajectory, trajectory_arrays
 from turnwise.health.monitors import first_trained, information, thought_length
-from turnwise.policy.learner.divergence import k3
+from turnwise.policy.divergence import k3
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.store import Reference, default_store
 

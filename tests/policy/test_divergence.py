@@ -10,8 +10,8 @@ from refusals import refusal
 
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.data.arrays import Ragged, SequenceBatch, TokenSequence
-from turnwise.policy.learner.divergence import DIVERGENCES, k1, k2, k3, reference_rewards
-from turnwise.policy.learner.divergence import divergence as penalty_estimate
+from turnwise.policy.divergence import DIVERGENCES, k1, k2, k3, reference_rewards
+from turnwise.policy.divergence import divergence as penalty_estimate
 
 LOGITS = torch.tensor([0.3, -0.5, 1.1, 0.0], dtype=torch.float64)
 REFERENCE = torch.tensor([1.0, 0.2, -0.7, 0.4], dtype=torch.float64).log_softmax(-1)

@@ -28,7 +28,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 
 
 class ReferencePenalty(Section):
-    """The penalty for divergence from the warm start: see `turnwise.policy.learner.divergence`."""
+    """The penalty for divergence from the warm start: see `turnwise.policy.divergence`."""
 
     coefficient: Annotated[Positive, because("for no penalty set reference to null")]
     """Factor of the divergence, per nat."""

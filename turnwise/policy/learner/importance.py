@@ -33,7 +33,7 @@ import numpy as np
 from turnwise.config.optimization import ImportanceCorrection
 from turnwise.data.arrays import Ragged, SequenceBatch
 from turnwise.errors import MismatchError
-from turnwise.policy.learner.losses import LARGEST_LOG_RATIO
+from turnwise.policy.divergence import LARGEST_LOG_RATIO
 from turnwise.policy.learner.update import UpdateBatch
 
 

@@ -27,7 +27,7 @@ from turnwise.policy.learner.ratio_losses import (
     sequence_ratio_loss,
     soft_gate_loss,
 )
-from turnwise.policy.learner.token_loss import LARGEST_LOG_RATIO, TokenLoss
+from turnwise.policy.learner.token_loss import TokenLoss
 from turnwise.policy.learner.weighted_losses import (
     binary_divergence_loss,
     clipped_weight_loss,
@@ -40,7 +40,6 @@ from turnwise.policy.learner.weighted_losses import (
 
 __all__ = [
     "GRADIENT_WITHOUT_ADVANTAGE",
-    "LARGEST_LOG_RATIO",
     "LOSSES",
     "TokenLoss",
     "binary_divergence_loss",

@@ -4,7 +4,7 @@
 
 L_t: the policy loss (`turnwise.policy.learner.losses`), w_t: the importance weight of the engine's mismatch
 (`turnwise.policy.learner.importance`), k_t: the estimate of the divergence from a reference policy
-(`turnwise.policy.learner.divergence`), H_t: the entropy of the distribution that the token is drawn from, weight_t: the
+(`turnwise.policy.divergence`), H_t: the entropy of the distribution that the token is drawn from, weight_t: the
 token's weight in the aggregation over the whole mini-batch (`turnwise.policy.learner.update`); c and e: the
 coefficients of the penalty and of the entropy bonus. The sum over micro-batches is the mini-batch's objective, however
 it is cut. A term that is not used is not computed. TRL's entropy bonus is a mean over all tokens, whatever the
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from turnwise.data.arrays import Numbers, Ragged
-from turnwise.policy.learner.divergence import divergence
+from turnwise.policy.divergence import divergence
 from turnwise.policy.learner.losses import LOSSES, TokenLoss
 from turnwise.policy.learner.settings import UpdateSettings
 from turnwise.policy.learner.update import UpdateBatch

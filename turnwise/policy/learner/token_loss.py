@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from turnwise.policy.divergence import LARGEST_LOG_RATIO
+
 if TYPE_CHECKING:  # The configuration imports the losses for their names, and importing torch takes seconds.
     import torch
-
-LARGEST_LOG_RATIO = 20.0
-"""Largest absolute value, in nats, of a log ratio whose exponential is taken: of the losses, of importance weights, and
-of the divergence from a reference."""
 
 
 @dataclass(frozen=True)

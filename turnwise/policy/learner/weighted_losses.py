@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from turnwise.config.quantities import NotNegative, Positive
-from turnwise.policy.learner.token_loss import LARGEST_LOG_RATIO, TokenLoss, masked_log_ratio, sequence_sum, token_loss
+from turnwise.policy.divergence import LARGEST_LOG_RATIO
+from turnwise.policy.learner.token_loss import TokenLoss, masked_log_ratio, sequence_sum, token_loss
 
 if TYPE_CHECKING:
     import torch

@@ -32,10 +32,13 @@ from typing import TYPE_CHECKING
 
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.data.arrays import Numbers, Ragged, SequenceBatch
-from turnwise.policy.learner.losses import LARGEST_LOG_RATIO
 
 if TYPE_CHECKING:  # Importing torch takes seconds, and rewards need it only where there is a penalty.
     import torch
+
+LARGEST_LOG_RATIO = 20.0
+"""Largest absolute value, in nats, of a log ratio whose exponential is taken: of the losses, of importance weights, and
+of the divergence from a reference."""
 
 
 def k1(log_ratio: torch.Tensor) -> torch.Tensor:
