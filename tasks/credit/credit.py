@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as parquet
 
 from tasks.credit.scores import read_scores
 from tasks.credit.select import read_kept
@@ -25,20 +23,19 @@ from turnwise.credit import (
     CreditBatch,
     TrajectoryAdvantages,
     account,
+    credit_files,
     estimator_of,
     rollout_advantages,
 )
+from turnwise.credit.credit_files import write_credit
 from turnwise.credit.selection import trainable
-from turnwise.data.arrays import Ragged, offsets_of
+from turnwise.data.arrays import Ragged
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
-from turnwise.data.trajectory_files import list_column, numbers_of_column, rows_of_column
 from turnwise.plugins import CREDIT_RULE, plugin_modules
 from turnwise.store import Draft, Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
 
 logger = logging.getLogger(__name__)
-
-CREDIT_FILE = "credit.parquet"
 
 
 class CreditParameters(Section):
@@ -137,46 +134,14 @@ def _thought_lengths(parameters: CreditParameters, chosen: Sequence[Trajectory],
 
 
 def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, sampled: int) -> None:
-    """Write the credit table and its metrics into a draft, for a rollout of `sampled` trajectories.
-
-    One row per turn of the batch: trajectory, group, turn, its weighted turn reward, the trajectory's outcome, its
-    advantage, and a list per reply token where tokens have advantages or a critic has targets.
-    """
-    assert batch.reply_lengths is not None, "credit is stored reply by reply"
-    turns = batch.turn_rewards.lengths
-    columns: dict[str, Any] = {
-        "trajectory": np.repeat(advantages.trajectories, turns).astype(np.int32),
-        "group": np.repeat(np.array(batch.group, dtype=np.int32), turns),
-        "turn": np.concatenate([np.arange(0), *map(np.arange, turns)]).astype(np.int32),
-        "turn_reward": batch.turn_rewards.values,
-        "outcome": np.repeat(np.array(batch.outcome, dtype=np.float64), turns),
-        "advantage": advantages.turns.values,
-    }
-    for name, rows in (("token_advantages", advantages.tokens), ("value_targets", advantages.value_targets)):
-        lists = None if rows is None else list_column(Ragged(rows.values, batch.turn_tokens))
-        columns[name] = pa.nulls(int(turns.sum()), pa.list_(pa.float64())) if lists is None else lists
-    parquet.write_table(pa.table(columns), draft.folder / CREDIT_FILE)
+    """Write the credit table and its metrics into a draft, for a rollout of `sampled` trajectories."""
+    write_credit(draft.folder, batch, advantages)
     draft.metrics.update(account(batch, advantages.turns, sampled))
 
 
 def read_advantages(reference: Reference) -> Advantages:
     """The advantages of a rollout's trajectories, as arrays."""
-    table = parquet.ParquetFile(default_store().folder(reference) / CREDIT_FILE).read()
-    trajectories, turns = np.unique(numbers_of_column(table["trajectory"]), return_counts=True)
-    offsets = offsets_of(turns)
-
-    def of_tokens(name: str) -> Ragged | None:
-        if table[name].null_count == len(table):
-            return None
-        lists = rows_of_column(table[name])
-        return Ragged(lists.values, lists.offsets[offsets])
-
-    return Advantages(
-        trajectories.astype(np.int64),
-        Ragged(numbers_of_column(table["advantage"]), offsets),
-        of_tokens("token_advantages"),
-        of_tokens("value_targets"),
-    )
+    return credit_files.read_advantages(default_store().folder(reference))
 
 
 def read_credit(reference: Reference) -> dict[int, TrajectoryAdvantages]:

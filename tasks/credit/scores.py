@@ -1,36 +1,17 @@
-"""Scores: one number per token of a rollout, from a policy that did not sample it or from a critic.
-
-An artifact `scores` has one row per trajectory: `per_token`, and `at_end`, the critic's value after the last token.
-"""
+"""Scores: one number per token of a rollout, from a policy that did not sample it or from a critic."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as parquet
 
 from tasks.models_in_memory import LearnerParameters, consulted_critic, reference_log_probabilities
 from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise.config.schema import Section
-from turnwise.data.arrays import Numbers, Ragged
-from turnwise.data.trajectory_files import list_column, numbers_of_column, read_arrays, rows_of_column
-from turnwise.store import Draft, Reference, default_store
-
-SCORES_FILE = "scores.parquet"
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The scores of a rollout, one row per trajectory."""
-
-    per_token: Ragged
-    """From a critic: one value per reply token. From a policy: one log-probability (nats) per token, 0.0 at
-    observations. The segments of a trajectory are concatenated."""
-    at_end: Numbers
-    """From a critic: the value after the last token of the last segment. From a policy: 0.0."""
+from turnwise.data import scores as score_files
+from turnwise.data.scores import Scores, write_scores
+from turnwise.data.trajectory_files import read_arrays
+from turnwise.store import Reference, default_store
 
 
 class ReferenceParameters(Section):
@@ -62,7 +43,7 @@ def reference(
     )
     scores = Scores(trajectories.token_rows(found.values), np.zeros(len(trajectories)))
     with default_store().write("scores") as draft:
-        _write(draft, scores)
+        write_scores(draft.folder, scores)
     return draft.reference
 
 
@@ -87,17 +68,10 @@ def values(parameters: ValuesParameters, *, critic: Reference, rollout: Referenc
     scores = Scores(trajectories.reply_rows(found.values), np.zeros(len(trajectories)))
     scores.at_end[owners] = ends  # of several segments, the last one's
     with default_store().write("scores") as draft:
-        _write(draft, scores)
+        write_scores(draft.folder, scores)
     return draft.reference
 
 
 def read_scores(scores: Reference) -> Scores:
     """The scores of a rollout; rows are indexed by trajectory."""
-    table = parquet.ParquetFile(default_store().folder(scores) / SCORES_FILE).read()
-    return Scores(rows_of_column(table["per_token"]), numbers_of_column(table["at_end"]))
-
-
-def _write(draft: Draft, scores: Scores) -> None:
-    schema = pa.schema([("per_token", pa.list_(pa.float64())), ("at_end", pa.float64())])
-    table = pa.table({"per_token": list_column(scores.per_token), "at_end": scores.at_end}, schema=schema)
-    parquet.write_table(table, draft.folder / SCORES_FILE)
+    return score_files.read_scores(default_store().folder(scores))

@@ -9,10 +9,11 @@ import pyarrow.parquet as parquet
 import pytest
 from stage_samples import rows, saved, trajectory, turn
 
-from tasks.credit.credit import CREDIT_FILE, CreditParameters, credit
-from tasks.credit.scores import SCORES_FILE
+from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.select import SelectParameters, select
 from turnwise.config.schema import Credit, RewardSection, SelectionSection
+from turnwise.credit.credit_files import CREDIT_FILE
+from turnwise.data.scores import SCORES_FILE
 from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")

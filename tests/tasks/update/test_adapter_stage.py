@@ -11,12 +11,13 @@ from transformers import AutoModelForCausalLM
 
 from tasks import models_in_memory
 from tasks.credit.credit import CreditParameters, credit
-from tasks.credit.scores import SCORES_FILE, ReferenceParameters, reference
+from tasks.credit.scores import ReferenceParameters, reference
 from tasks.models_in_memory import LearnerParameters, base_of, base_reference, whole_policy
 from tasks.rollout.rollout import RolloutParameters, rollout
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import Adapter
 from turnwise.config.schema import Credit, RewardSection
+from turnwise.data.scores import SCORES_FILE
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.adapter import ADAPTER_FILE, base_name, has_adapter
 from turnwise.policy.engines.resident import close_resident_engine

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from stage_samples import Small, rewarded, rows
 
-from tasks.credit.credit import CREDIT_FILE, CreditParameters, credit
-from tasks.credit.scores import SCORES_FILE, ReferenceParameters, reference
+from tasks.credit.credit import CreditParameters, credit
+from tasks.credit.scores import ReferenceParameters, reference
 from tasks.models_in_memory import LearnerParameters
 from tasks.update.fine_tune import FineTuneParameters, fine_tune
 from turnwise.config.schema import Credit, RewardSection
+from turnwise.credit.credit_files import CREDIT_FILE
+from turnwise.data.scores import SCORES_FILE
 from turnwise.store import Reference, default_store
 
 CREDIT = CreditParameters(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from stage_samples import rows, saved, trajectory, turn
 
-from tasks.credit.credit import CREDIT_FILE
 from tasks.update.rejection_sampling import KeepParameters, keep
 from turnwise.config.schema import RewardSection, WorldSection
+from turnwise.credit.credit_files import CREDIT_FILE
 from turnwise.data.trajectory import Ending
 from turnwise.store import Reference, default_store
 

@@ -9,12 +9,14 @@ import pytest
 from safetensors.numpy import load_file
 from stage_samples import Small, rewarded, rows
 
-from tasks.credit.credit import CREDIT_FILE, CreditParameters, credit
-from tasks.credit.scores import SCORES_FILE, ReferenceParameters, reference
+from tasks.credit.credit import CreditParameters, credit
+from tasks.credit.scores import ReferenceParameters, reference
 from tasks.models_in_memory import LearnerParameters
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.optimization import ImportanceCorrection
 from turnwise.config.schema import Credit, RewardSection
+from turnwise.credit.credit_files import CREDIT_FILE
+from turnwise.data.scores import SCORES_FILE
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
 from turnwise.store import Reference, default_store
