@@ -77,7 +77,7 @@ def together(answers: Answers, device: str, engine_name: str) -> None:
     """Engine and learner in one process, as in a run: sample, update, hand the weights over, sample."""
     import flows.ablation  # noqa: F401  what a run imports
     from benchmarks.learner import create_model
-    from tasks.playing import MOST_EPISODES_AT_ONCE
+    from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE
     from turnwise.config.model_settings import ModelSettings
     from turnwise.policy.dimensions import dimensions_in
     from turnwise.policy.engines.resident import make_engine
@@ -170,7 +170,7 @@ def _beside(found: int, planned: int) -> str:
 
 def _share(folder: Path, device: str, engine: str, context_length: int, memory: _Memory) -> str:
     """What the engine was to take, and what it has taken."""
-    from tasks.playing import MOST_EPISODES_AT_ONCE
+    from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE
     from turnwise.policy.engines.vllm_model import engine_memory, share_of_card
     from turnwise.policy.memory_plan import GIB
 

@@ -28,9 +28,11 @@ import numpy as np
 
 from benchmarks.materials import materials
 from flows.prepare import play_parameters, task_set_parameters
-from tasks.playing import PlayParameters, play_with_policy, tasks_of
+from tasks.playing import tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.prepare.materials import task_set
+from turnwise.agent.playing import PlayParameters
+from turnwise.agent.sampling import PolicyWeights, play_with_policy
 from turnwise.data.arrays import SequenceBatch
 from turnwise.data.metrics import episode_value
 from turnwise.experiment import Experiment, load
@@ -117,9 +119,8 @@ class Prepared:
             self.experiment.compute,
             tasks_of(self.validation, "validation"),
             1,
-            policy=side.folder,
-            digest=f"{side.folder}@{len(side.successes)}",
-            tokenizer=self.tokenizer,
+            policy=PolicyWeights(side.folder, f"{side.folder}@{len(side.successes)}"),
+            tokenizer=default_store().folder(self.tokenizer),
             temperature=0.0,
             seed=0,
             what="greedy success",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.models_in_memory import LearnerParameters
-from tasks.playing import PlayParameters, tasks_of
+from tasks.playing import tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.conversion import ConversionParameters, converted_policy
 from tasks.prepare.materials import (
@@ -25,6 +25,7 @@ from tasks.prepare.materials import (
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
 from turnwise.agent.formats import make_format
+from turnwise.agent.playing import PlayParameters
 from turnwise.config.agent_rewards import added_rewards, requested_rewards
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Policy, RetryOptions

@@ -33,7 +33,8 @@ from flows.runtime.work_left import stages_of_sweep
 from flows.workers.left_out import divided, require_none, said_of
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
-from tasks.playing import tasks_of, the_world
+from tasks.playing import tasks_of
+from turnwise.agent.playing import the_world
 from turnwise.config.overlays import merged, with_value
 from turnwise.config.sweeps import Candidate
 from turnwise.config.variants import require_distinct_variants

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from flows.needs.placement import libraries, spread
-from tasks.playing import MOST_EPISODES_AT_ONCE
+from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE
 from turnwise.config.model_settings import ModelSettings
 from turnwise.experiment import Experiment
 from turnwise.policy.checkpointing_plan import activations

@@ -12,10 +12,10 @@ from typing import Any
 
 import tasks.stage  # noqa: F401  (recomputes what was pruned)
 from tasks.models_in_memory import whole_policy
-from tasks.playing import instruction_of
 from tasks.prepare.conversion import converted_policy
 from tasks.rollout.evaluate import success_of
 from turnwise.agent.formats import make_format
+from turnwise.agent.playing import instruction_of
 from turnwise.config.agent import Agent
 from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import CONVERSION_FILE, in_words

@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection
 from itertools import groupby
 
-from tasks.playing import the_world, world_code
+from tasks.playing import world_code
 from tasks.stage import stage
+from turnwise.agent.playing import the_world
 from turnwise.config.schema import Section, WorldSection
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories
 from turnwise.errors import ConfigurationError

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.playing import (
-    MOST_EPISODES_AT_ONCE,
-    PlayParameters,
-    play_episodes,
-    play_with_policy,
-    playing_code,
-    playing_reads,
-    recorded_by,
-    save_played,
-    tasks_of,
-    worlds_seed,
-)
-from tasks.restoring import opened
+from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import episode_seed
+from turnwise.agent.playing import PlayParameters, recorded_by, worlds_seed
 from turnwise.agent.replay import Continuation, Point, points
+from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, play_episodes, play_with_policy
 from turnwise.config.model_settings import Compute
 from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
-from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 
 
@@ -52,9 +41,8 @@ def study_episodes(
         parameters.compute,
         tasks_of(task_set, "validation")[: parameters.tasks],
         parameters.replicas,
-        policy=opened(policy, MODEL_FILES),
-        digest=policy.digest,
-        tokenizer=tokenizer,
+        policy=sampled_policy(policy),
+        tokenizer=default_store().folder(tokenizer),
         temperature=parameters.temperature,
         seed=parameters.seed,
         what="sampling",
@@ -95,9 +83,8 @@ def replays(
         parameters,
         parameters.compute,
         make,
-        policy=opened(policy, MODEL_FILES),
-        digest=policy.digest,
-        tokenizer=tokenizer,
+        policy=sampled_policy(policy),
+        tokenizer=default_store().folder(tokenizer),
         temperature=parameters.temperature,
         seed=seeding.derive(parameters.seed, "replays"),
         what="replaying",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from tasks.playing import PlayParameters, instruction_of, the_world
 from tasks.prepare.conversations import kept_conversations
 from turnwise.agent.context import make_context
 from turnwise.agent.demonstration import tokenized
 from turnwise.agent.formats import make_format
+from turnwise.agent.playing import PlayParameters, instruction_of, the_world
 from turnwise.config.agent import Agent
 from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.data.conversations import Conversation

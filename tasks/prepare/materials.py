@@ -7,22 +7,12 @@ import shutil
 
 from pydantic import Field
 
-from tasks.playing import (
-    PlayParameters,
-    format_code,
-    play_with_script,
-    playing_code,
-    playing_reads,
-    recorded_by,
-    save_played,
-    tasks_of,
-    the_world,
-    world_code,
-)
+from tasks.playing import format_code, playing_code, playing_reads, save_played, tasks_of, world_code
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.formats import format_class
+from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by, the_world
 from turnwise.agent.scripted import MISTAKEN
 from turnwise.config.quantities import Options
 from turnwise.config.schema import Policy, Section, WorldSection

@@ -11,10 +11,12 @@ import shutil
 from pathlib import Path
 
 from tasks.models_in_memory import LearnerParameters, take_learner
-from tasks.playing import PlayParameters, play_with_policy, playing_code, playing_reads, tasks_of, the_world
+from tasks.playing import playing_code, playing_reads, tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.stage import stage
 from turnwise import progress, seeding
+from turnwise.agent.playing import PlayParameters, the_world
+from turnwise.agent.sampling import PolicyWeights, play_with_policy
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import WarmStart
 from turnwise.data.metrics import episode_value
@@ -90,9 +92,8 @@ def _greedy_success(
         parameters.compute,
         tasks_of(task_set, "validation"),
         1,
-        policy=policy,
-        digest=digest,
-        tokenizer=tokenizer,
+        policy=PolicyWeights(policy, digest),
+        tokenizer=default_store().folder(tokenizer),
         temperature=0.0,
         seed=parameters.warm_start.seed,
         what="warm start: validation",

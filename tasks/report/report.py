@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from tasks.credit.credit import read_credit
-from tasks.playing import the_world, world_code
+from tasks.playing import world_code
 from tasks.report import history
 from tasks.restoring import opened
 from tasks.stage import stage
+from turnwise.agent.playing import the_world
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.outcomes import EarlyEnd, LeftOut

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from tasks.playing import (
-    PlayParameters,
-    play_with_policy,
-    play_with_script,
-    playing_code,
-    playing_reads,
-    recorded_by,
-    save_played,
-    tasks_of,
-    the_world,
-)
-from tasks.restoring import opened
+from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
+from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by, the_world
+from turnwise.agent.sampling import play_with_policy
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import EvaluationSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.metrics import episode_means, episode_value
-from turnwise.policy.model_files import MODEL_FILES
 from turnwise.statistics.pass_at_k import mean_pass_at_k
 from turnwise.store import Draft, Reference, default_store
 from turnwise.world import Split, World
@@ -78,9 +68,8 @@ def evaluate(
                 parameters.compute,
                 tasks,
                 replicas,
-                policy=opened(policy, MODEL_FILES),
-                digest=policy.digest,
-                tokenizer=tokenizer,
+                policy=sampled_policy(policy),
+                tokenizer=default_store().folder(tokenizer),
                 temperature=temperature,
                 # Of neither variant, run nor iteration: all policies meet the same worlds, so differences are paired.
                 seed=seeding.derive(parameters.seed, "evaluation", mode),

@@ -10,28 +10,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from tasks.playing import (
-    PlayParameters,
-    play_episodes,
-    playing_code,
-    playing_reads,
-    recorded_by,
-    save_played,
-    tasks_of,
-    worlds_seed,
-)
+from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from tasks.restoring import opened
-from tasks.rollout.branching import play_branching
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
+from turnwise.agent.branching_rollout import play_branching
 from turnwise.agent.loop import RolloutResult, make_episodes
+from turnwise.agent.playing import PlayParameters, recorded_by, worlds_seed
+from turnwise.agent.sampling import play_episodes
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
 from turnwise.data.metrics import RECORDED, episode_means
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories
-from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.world import Task
 
@@ -79,9 +71,8 @@ def rollout(
         play_episodes,
         parameters,
         parameters.compute,
-        policy=opened(policy, MODEL_FILES),
-        digest=policy.digest,
-        tokenizer=tokenizer,
+        policy=sampled_policy(policy),
+        tokenizer=default_store().folder(tokenizer),
         temperature=parameters.temperature,
         horizon=parameters.horizon,
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tasks.credit.credit import save_credit
-from tasks.playing import the_world, world_code
+from tasks.playing import world_code
 from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
+from turnwise.agent.playing import the_world
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.credit import Advantages, CreditBatch
 from turnwise.credit.rejection_sampling import successes

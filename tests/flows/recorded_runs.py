@@ -8,8 +8,9 @@ from pathlib import Path
 from tokenizers import Tokenizer, models
 
 from flows.prepare import play_parameters
-from tasks.playing import play_with_script, save_played, tasks_of
+from tasks.playing import save_played, tasks_of
 from tasks.prepare.materials import TaskSetParameters, task_set
+from turnwise.agent.playing import play_with_script
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.evaluations import SAMPLED
 from turnwise.data.outcomes import EarlyEnd

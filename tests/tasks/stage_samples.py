@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 
 from flows.prepare import play_parameters
-from tasks.playing import PlayParameters
+from turnwise.agent.playing import PlayParameters
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories
 from turnwise.experiment import Experiment, load

@@ -11,11 +11,11 @@ import pytest
 from flows.prepare import Prepared, play_parameters, prepare_materials, prepare_policy
 from flows.train import train
 from tasks.observing import Observer, StageCall, observing
-from tasks.playing import worlds_seed
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise import seeding
 from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed
+from turnwise.agent.playing import worlds_seed
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import Experiment, load

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from stage_samples import Small
 
-from tasks.playing import PlayParameters, instruction_of
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.prepare.materials import DemonstrationParameters, PolicyParameters, demonstrations, initial_policy
 from tasks.rollout.rollout import RolloutParameters, rollout
 from tests.policy.chat_template_samples import tokenizer_of
 from turnwise.agent.formats import NativeToolsFormat
+from turnwise.agent.playing import PlayParameters, instruction_of
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.tokenizer import load_tokenizer, save_tokenizer

@@ -20,11 +20,11 @@ import pytest
 
 from tasks.credit_study.credit_study import truth_of
 from tasks.credit_study.replays import states
-from tasks.playing import worlds_seed
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes, roll_out
+from turnwise.agent.playing import worlds_seed
 from turnwise.agent.replay import Continuation
 from turnwise.config.schema import RewardSection
 from turnwise.credit import CreditBatch, estimate

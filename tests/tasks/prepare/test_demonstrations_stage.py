@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.playing import play_with_script, tasks_of
+from tasks.playing import tasks_of
 from tasks.prepare.materials import DemonstrationParameters, TaskSetParameters, demonstrations, task_set
+from turnwise.agent.playing import play_with_script
 from turnwise.config.agent import Agent, ModeSection
 from turnwise.config.schema import RetryOptions, WorldSection
 from turnwise.data.trajectory import Trajectory, TurnKind

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage_samples import Small
 
-import tasks.playing
+import turnwise.agent.sampling
 from tasks.playing import tasks_of
 from tasks.rollout.rollout import RolloutParameters, drawn_tasks, rollout
 from turnwise.data.metrics import episode_means
@@ -143,7 +143,7 @@ def test_several_engines_are_told_the_groups(small: Small, monkeypatch: pytest.M
         asked.append(spread)
         return Shared(**options)
 
-    monkeypatch.setattr(tasks.playing, "resident_engine", resident)
+    monkeypatch.setattr(turnwise.agent.sampling, "resident_engine", resident)
     monkeypatch.setattr(Shared, "groups", [])
     compute = small.experiment.compute.model_copy(update={"engines": 2})
     rolled_out(small, compute=compute, scheme=scheme)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tasks.playing import MOST_EPISODES_AT_ONCE, MakeEpisodes, worlds_seed
 from turnwise import seeding
 from turnwise.agent.branching import group_of, trained_at, turn_of
 from turnwise.agent.episode import Episode
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import RolloutResult, episode_seed, make_episodes
+from turnwise.agent.playing import worlds_seed
 from turnwise.agent.replay import Continuation, points
+from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, MakeEpisodes
 from turnwise.data.trajectory import Trajectory
 from turnwise.world import Task
 
 
 class PlayEpisodes(Protocol):
-    """`tasks.playing.play_episodes` with the policy and the temperature already bound."""
+    """`turnwise.agent.sampling.play_episodes` with the policy and the temperature already bound."""
 
     def __call__(self, make: MakeEpisodes, *, seed: int, what: str, most_at_once: int | None = None) -> RolloutResult:
         """Play the episodes that `make` makes."""
@@ -27,7 +28,7 @@ def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, s
     """Play a trunk of each task and branch a group of `group_size` from the state before each of its turns.
 
     Trajectories are sorted by (group, replica). The groups of turn 1 use the worlds that
-    `tasks.playing.play_with_policy` would give them with the same seed.
+    `turnwise.agent.sampling.play_with_policy` would give them with the same seed.
     """
     of_worlds = worlds_seed(seed)
     trunks = play(lambda rules: make_episodes(rules, tasks, 1, of_worlds), seed=seed, what="sampling trunks")

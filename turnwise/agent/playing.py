@@ -1,0 +1,109 @@
+"""How episodes are configured, and how scripted baseline policies play them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from turnwise import seeding
+from turnwise.agent.added_rewards import with_added_rewards
+from turnwise.agent.episode_config import EpisodeConfig
+from turnwise.agent.formats import make_format
+from turnwise.agent.host import RetryPolicy
+from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, require_few_losses
+from turnwise.agent.modes import make_mode
+from turnwise.config.agent import Agent
+from turnwise.config.agent_rewards import AddedReward
+from turnwise.config.schema import RetryOptions, Section, WorldSection
+from turnwise.data.metrics import recorded_in
+from turnwise.world import Task, World, make_world
+
+if TYPE_CHECKING:
+    from turnwise.policy.tokenizer import ChatFrame
+
+
+class PlayParameters(Section):
+    """The parameters of every stage that plays episodes."""
+
+    world: WorldSection
+    agent: Agent
+    patience: RetryOptions
+    further_rewards: tuple[str, ...] = ()
+    """The agent's rewards that are recorded in addition to those of every episode: see `GIVEN_ON_REQUEST`."""
+    added_rewards: dict[str, AddedReward] = Field(default_factory=dict)
+    """Rewards of the user's own, by name."""
+
+
+def the_world(section: WorldSection) -> World:
+    """Make the world that a section names."""
+    return make_world(section.name, section.parameters)
+
+
+def worlds_seed(seed: int) -> int:
+    """The seed from which the seeds of the worlds' noise are derived, by `turnwise.agent.loop.episode_seed`."""
+    return seeding.derive(seed, "worlds")
+
+
+def play_with_script(
+    parameters: PlayParameters,
+    tasks: Sequence[Task],
+    replicas: int,
+    choose: Callable[[int, int], str],
+    seed: int,
+    *,
+    looks_ahead: bool = False,
+) -> RolloutResult:
+    """Play `replicas` episodes of each task with baseline policies: `choose(episode, turn)` names the one that acts.
+
+    With `looks_ahead`, the plans and reflections that they are asked for are true (an oracle rollout).
+    """
+    rules = episode_config(parameters, None)
+    episodes = make_episodes(rules, tasks, replicas, worlds_seed(seed))
+    write, baseline_seed = rules.format.demonstrate, seeding.derive(seed, "players")
+    played = play_scripted(episodes, write, choose, baseline_seed, looks_ahead=looks_ahead)
+    played = with_added_rewards(played, parameters.added_rewards)
+    require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
+    return played
+
+
+def recorded_by(parameters: PlayParameters) -> frozenset[str]:
+    """The metrics that episodes under these parameters may record, by `turnwise.data.metrics.recorded_in`.
+
+    Call this before playing: if the world became unreachable afterwards, all episodes would be wasted.
+    """
+    further = [*parameters.further_rewards, *parameters.added_rewards]
+    return recorded_in(the_world(parameters.world), parameters.agent, further)
+
+
+def instruction_of(agent: Agent, world: World) -> str | None:
+    """The instruction of an episode: world and format, then mode; None where `agent.instruction` is off."""
+    if not agent.instruction:
+        return None
+    said = [make_format(agent.format, world).instruction(world), make_mode(agent.mode).instruction]
+    return "\n".join(part for part in said if part)
+
+
+def episode_config(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | None = None) -> EpisodeConfig:
+    """The configuration of episodes; `frame` is None where no policy plays, `horizon` a turn limit of this rollout."""
+    world, agent = the_world(parameters.world), parameters.agent
+    form = make_format(agent.format, world)
+    return EpisodeConfig(
+        world=world,
+        format=form,
+        limits=None,
+        patience=RetryPolicy(parameters.patience.world_seconds, parameters.patience.world_retries),
+        frame=frame,
+        instruction=instruction_of(agent, world),
+        token_budget=agent.context_tokens,
+        reply_tokens=agent.maximum_reply_tokens,
+        context=agent.context,
+        thoughts=agent.thoughts,
+        mode=make_mode(agent.mode),
+        invalid_limit=agent.invalid_limit,
+        turn_frame=agent.turn_frame,
+        drop_surplus_actions=agent.surplus_actions == "drop",
+        further_rewards=parameters.further_rewards,
+        horizon=horizon,
+    )
