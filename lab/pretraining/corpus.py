@@ -12,11 +12,12 @@ from safetensors.numpy import load_file, save_file
 from lab.pretraining.configuration import Copying
 from lab.pretraining.copying import recall, repetition
 from tasks.playing import playing_code
-from tasks.prepare.imitation import conversation_sequence, sequences_to_imitate, texts_to_imitate
+from tasks.prepare.imitation import sequences_to_imitate, texts_to_imitate
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.formats import format_class, make_format
 from turnwise.agent.formats.contract import Format
+from turnwise.agent.imitation import conversation_sequence
 from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.config.schema import Section
 from turnwise.data.arrays import SequenceBatch

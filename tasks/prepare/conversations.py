@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 from tasks.stage import stage
 from turnwise.config.schema import Section
-from turnwise.data.conversations import Conversation, ConversationExchange, read_conversations
+from turnwise.data.conversations import Conversation, read_conversations, read_saved_conversations, write_conversations
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside, cached_sha256
-
-CONVERSATIONS_FILE = "conversations.jsonl"
 
 
 class ConversationParameters(Section):
@@ -33,8 +29,7 @@ def conversations(parameters: ConversationParameters) -> Reference:
     if cached_sha256(path) != parameters.file.content:
         raise ConfigurationError(f"data.conversations must not change while it is read; {path} has: run again")
     with default_store().write("conversations") as draft:
-        lines = [json.dumps(asdict(conversation), ensure_ascii=False) for conversation in found]
-        (draft.folder / CONVERSATIONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_conversations(draft.folder, found)
         draft.metrics["conversations"] = len(found)
         draft.metrics["replies"] = sum(len(conversation.exchanges) for conversation in found)
     return draft.reference
@@ -42,9 +37,4 @@ def conversations(parameters: ConversationParameters) -> Reference:
 
 def kept_conversations(reference: Reference) -> list[Conversation]:
     """The conversations that an artifact holds."""
-    text = (default_store().folder(reference) / CONVERSATIONS_FILE).read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in text.split("\n") if line]
-    return [
-        Conversation(row["instruction"], tuple(ConversationExchange(**exchange) for exchange in row["exchanges"]))
-        for row in rows
-    ]
+    return read_saved_conversations(default_store().folder(reference))

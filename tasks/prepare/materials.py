@@ -10,10 +10,8 @@ from pydantic import Field
 from tasks.playing import format_code, playing_code, playing_reads, save_played, tasks_of, world_code
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.stage import stage
-from turnwise import seeding
 from turnwise.agent.formats import format_class
-from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by, the_world
-from turnwise.agent.scripted import MISTAKEN
+from turnwise.agent.playing import PlayParameters, play_noisy_oracle, recorded_by, the_world
 from turnwise.config.quantities import Options
 from turnwise.config.schema import Policy, Section, WorldSection
 from turnwise.data.metrics import episode_means
@@ -73,29 +71,10 @@ class DemonstrationParameters(PlayParameters):
 
 @stage("demonstrations", code=playing_code, reads=playing_reads)
 def demonstrations(parameters: DemonstrationParameters, *, task_set: Reference) -> Reference:
-    """Play train tasks with a noisy oracle: each turn is played by the random baseline with probability `noise`.
-
-    If the agent's mode asks for thoughts, half of this noise is deliberate errors, which no world or format accepts:
-    they give plans a reason to be revised and reflections a subject. The plans and reflections themselves are true.
-
-    The noise is imitated too: it leaves reinforcement learning room to improve. A world without an oracle has no
-    demonstrations, and the configuration refuses settings that need them.
-    """
-    tasks = tasks_of(task_set, "train")
-    count = parameters.count if "oracle" in the_world(parameters.world).baselines else 0
-    # Only train tasks, in their fixed order: imitating others would show what is tested.
-    chosen = [tasks[index % len(tasks)] for index in range(count)]
-
-    def baseline(episode: int, turn: int) -> str:
-        # A generator per turn: an episode that ends early, or more episodes, shift no draw of another.
-        draw = seeding.generator(parameters.seed, "noise", episode, turn).random()
-        if draw < parameters.noise * share_of_errors:
-            return MISTAKEN
-        return "random" if draw < parameters.noise else "oracle"
-
-    share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
+    """Play train tasks with a noisy oracle: see `turnwise.agent.playing.play_noisy_oracle`."""
     recorded = recorded_by(parameters)
-    played = play_with_script(parameters, chosen, 1, baseline, parameters.seed, looks_ahead=True)
+    tasks = tasks_of(task_set, "train")
+    played = play_noisy_oracle(parameters, tasks, parameters.count, noise=parameters.noise, seed=parameters.seed)
     with default_store().write("demonstrations") as draft:
         draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
     default_store().record_clock(draft.reference, played.seconds)

@@ -11,8 +11,7 @@ from turnwise.agent.sampling import play_with_policy
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import EvaluationSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
-from turnwise.data.metrics import episode_means, episode_value
-from turnwise.statistics.pass_at_k import mean_pass_at_k
+from turnwise.statistics.evaluation_metrics import evaluation_metrics
 from turnwise.store import Draft, Reference, default_store
 from turnwise.world import Split, World
 
@@ -108,15 +107,8 @@ def baseline(parameters: BaselineParameters, *, task_set: Reference) -> Referenc
 
 def _record(draft: Draft, mode: str, played: RolloutResult, world: World, recorded: frozenset[str]) -> None:
     trajectories = save_played(draft, played, mode)
-    means = episode_means(trajectories, len(played.lost), recorded)
-    draft.metrics.update({f"{mode}/{name}": value for name, value in means.items()})
-    correct: dict[str, list[bool]] = {}
-    for trajectory in trajectories:
-        correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, world.primary_metric) >= 1.0)
-    successes, samples = [sum(replicas) for replicas in correct.values()], [len(each) for each in correct.values()]
-    # An episode that was lost leaves its task with fewer samples, and pass@k needs k of every task.
-    for k in (2**power for power in range(1, 7) if 2**power <= min(samples, default=0)):
-        draft.metrics[f"{mode}/pass@{k}"] = mean_pass_at_k(successes, samples, k)
+    metrics = evaluation_metrics(trajectories, len(played.lost), world.primary_metric, recorded)
+    draft.metrics.update({f"{mode}/{name}": value for name, value in metrics.items()})
 
 
 def success_of(evaluation: Reference) -> float:

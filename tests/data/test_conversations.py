@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from tasks.prepare.imitation import conversation_sequence
+from turnwise.agent.imitation import conversation_sequence
 from turnwise.data.conversations import Conversation, ConversationExchange, read_conversations
 from turnwise.errors import ConfigurationError
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer

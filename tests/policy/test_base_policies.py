@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from lab.pretraining.copying import recall
-from tasks.prepare.imitation import conversation_sequence
+from turnwise.agent.imitation import conversation_sequence
 from turnwise.experiment import load
 from turnwise.policy.pretrained import BASE_POLICIES, base_policies, pretrained, pretrained_folder
 from turnwise.policy.published import require_usable

@@ -14,6 +14,7 @@ from turnwise.agent.formats import make_format
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, require_few_losses
 from turnwise.agent.modes import make_mode
+from turnwise.agent.scripted import MISTAKEN
 from turnwise.config.agent import Agent
 from turnwise.config.agent_rewards import AddedReward
 from turnwise.config.schema import RetryOptions, Section, WorldSection
@@ -66,6 +67,32 @@ def play_with_script(
     played = with_added_rewards(played, parameters.added_rewards)
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played
+
+
+def play_noisy_oracle(
+    parameters: PlayParameters, tasks: Sequence[Task], count: int, *, noise: float, seed: int
+) -> RolloutResult:
+    """Play `count` episodes with a noisy oracle: each turn is played by the random baseline with probability `noise`.
+
+    If the agent's mode asks for thoughts, half of this noise is deliberate errors, which no world or format accepts:
+    they give plans a reason to be revised and reflections a subject. The plans and reflections themselves are true.
+
+    The noise is imitated too: it leaves reinforcement learning room to improve. A world without an oracle has no
+    demonstrations, and the configuration refuses settings that need them.
+    """
+    episodes = count if "oracle" in the_world(parameters.world).baselines else 0
+    # Only train tasks, in their fixed order: imitating others would show what is tested.
+    chosen = [tasks[index % len(tasks)] for index in range(episodes)]
+    share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
+
+    def baseline(episode: int, turn: int) -> str:
+        # A generator per turn: an episode that ends early, or more episodes, shift no draw of another.
+        draw = seeding.generator(seed, "noise", episode, turn).random()
+        if draw < noise * share_of_errors:
+            return MISTAKEN
+        return "random" if draw < noise else "oracle"
+
+    return play_with_script(parameters, chosen, 1, baseline, seed, looks_ahead=True)
 
 
 def recorded_by(parameters: PlayParameters) -> frozenset[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +25,8 @@ from turnwise.project import project_root
 from turnwise.world import World
 
 SUFFIXES = (".jsonl", ".parquet")
+CONVERSATIONS_FILE = "conversations.jsonl"
+"""The file of an artifact."""
 
 
 @dataclass(frozen=True)
@@ -177,3 +179,19 @@ def _require_reply(message: Message, said: Sequence[Message], place: str) -> Non
         )
     if not message.content:
         raise ConfigurationError(f"{place}.content: a reply of the assistant must not be empty; found nothing")
+
+
+def write_conversations(folder: Path, conversations: Sequence[Conversation]) -> None:
+    """Write conversations into the folder of an artifact, one per line."""
+    lines = [json.dumps(asdict(conversation), ensure_ascii=False) for conversation in conversations]
+    (folder / CONVERSATIONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read_saved_conversations(folder: Path) -> list[Conversation]:
+    """The conversations that `write_conversations` wrote into a folder."""
+    text = (folder / CONVERSATIONS_FILE).read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.split("\n") if line]
+    return [
+        Conversation(row["instruction"], tuple(ConversationExchange(**exchange) for exchange in row["exchanges"]))
+        for row in rows
+    ]

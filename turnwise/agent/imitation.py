@@ -1,0 +1,117 @@
+"""What supervised steps imitate, demonstrations or a user's conversations: as texts and as token sequences."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from turnwise.agent.context import make_context
+from turnwise.agent.demonstration import tokenized
+from turnwise.agent.formats import make_format
+from turnwise.agent.playing import PlayParameters, instruction_of, the_world
+from turnwise.config.agent import Agent
+from turnwise.data.arrays import SequenceBatch, TokenSequence
+from turnwise.data.conversations import Conversation
+from turnwise.data.trajectory import Trajectory, TurnKind, trajectory_arrays
+from turnwise.errors import ConfigurationError
+from turnwise.policy.function_frame import load_frame_of
+from turnwise.policy.tokenizer import ChatFrame
+
+logger = logging.getLogger(__name__)
+
+
+def demonstration_texts(trajectories: Sequence[Trajectory]) -> list[str]:
+    """All texts of demonstrations, to train a tokenizer on."""
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    return [text for turn in turns for text in (turn.observation, turn.asked, turn.reply)]
+
+
+def conversation_texts(conversations: Sequence[Conversation]) -> list[str]:
+    """All texts of conversations, to train a tokenizer on."""
+    texts = []
+    for conversation in conversations:
+        texts += [] if conversation.instruction is None else [conversation.instruction]
+        texts += [text for each in conversation.exchanges for text in (each.observation, each.reply)]
+    return texts
+
+
+def demonstration_sequences(
+    parameters: PlayParameters, tokenizer: Path, trajectories: Sequence[Trajectory]
+) -> SequenceBatch:
+    """Tokenize demonstrations exactly as the policy would see them in an episode.
+
+    `tokenizer` is the folder of its tokenizer. All replies are learned from, also those that reinforcement does not
+    train. Raises ConfigurationError where nothing fits into the context.
+    """
+    world, agent = the_world(parameters.world), parameters.agent
+    form = make_format(agent.format, world)
+    frame = load_frame_of(tokenizer, form.functions)
+    instruction = instruction_of(agent, world)
+    replies = _longest_replies(agent)
+    shown = []
+    for trajectory in trajectories:
+        context = make_context(agent.context, frame, instruction, agent.context_tokens, agent.thoughts)
+        shown.append(tokenized(trajectory, frame, form, context, replies))
+    sequences, _ = trajectory_arrays(shown).segments(every_reply=True)
+    if not len(sequences):
+        raise ConfigurationError(
+            "a demonstration's first turn must fit into the context; found none that does: raise agent.context_tokens, "
+            f"which is {agent.context_tokens}, or lower agent.maximum_reply_tokens"
+        )
+    return sequences
+
+
+def conversation_sequences(
+    parameters: PlayParameters, tokenizer: Path, conversations: Sequence[Conversation]
+) -> SequenceBatch:
+    """Tokenize conversations as the policy would see them in an episode; all replies are learned from.
+
+    Those longer than the context are left out with a warning: no episode could be so long. Raises ConfigurationError
+    where none fits.
+    """
+    form = make_format(parameters.agent.format, the_world(parameters.world))
+    frame = load_frame_of(tokenizer, form.functions)
+    sequences = [conversation_sequence(conversation, frame) for conversation in conversations]
+    return SequenceBatch.of(_fitting(sequences, parameters.agent.context_tokens))
+
+
+def _longest_replies(agent: Agent) -> dict[TurnKind, int]:
+    """The most tokens of a reply, by kind of turn; the context policy sets that of a summary."""
+    thought = agent.mode.tokens or 0
+    return {TurnKind.ACT: agent.maximum_reply_tokens, TurnKind.PLAN: thought, TurnKind.REFLECT: thought}
+
+
+def conversation_sequence(conversation: Conversation, frame: ChatFrame) -> TokenSequence:
+    """Frame a conversation as the agent would: its replies are turns, everything else is observation."""
+    tokens: list[int] = []
+    turn_of_token: list[int] = []
+    reply: tuple[int, ...] = ()
+    for index, exchange in enumerate(conversation.exchanges):
+        text = exchange.observation
+        if index:
+            observation = frame.continuation(text, reply, answers_call=exchange.answers_call)
+        else:
+            observation = frame.opening(conversation.instruction, text)
+        reply = frame.reply(exchange.reply)
+        tokens += [*observation, *reply]
+        turn_of_token += [-1] * len(observation) + [index] * len(reply)
+    return TokenSequence(tuple(tokens), tuple(turn_of_token), (0.0,) * len(tokens))
+
+
+def _fitting(sequences: Sequence[TokenSequence], context_tokens: int) -> list[TokenSequence]:
+    fitting = [sequence for sequence in sequences if len(sequence.tokens) <= context_tokens]
+    if not fitting:
+        shortest = min(len(sequence.tokens) for sequence in sequences)
+        raise ConfigurationError(
+            f"agent.context_tokens must have room for a conversation; found {context_tokens}, and the shortest of "
+            f"{len(sequences)} has {shortest} tokens: raise it, or give shorter ones"
+        )
+    if len(fitting) < len(sequences):
+        logger.warning(
+            "%d of %d conversations are longer than agent.context_tokens: %d, and are left out",
+            len(sequences) - len(fitting),
+            len(sequences),
+            context_tokens,
+        )
+    return fitting
