@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from turnwise.agent.formats import (
     FORMATS,
     Format,
+    LineFormat,
     NativeToolsFormat,
+    ParsedReply,
     ReactFormat,
     SearchFormat,
     ThinkAnswerFormat,
@@ -30,17 +32,22 @@ from turnwise.world import Limits, ScriptedAction, make_world
 
 SEARCHING = frozenset({"search", "answer"})
 WITH_CALLS = [ToolJsonFormat(), ToolJsonFormat(SEARCHING), NativeToolsFormat(), NativeToolsFormat(SEARCHING)]
-ALL = [SearchFormat(SEARCHING), ThinkAnswerFormat(), ReactFormat(), *WITH_CALLS]
+WITH_LINES = [LineFormat(), LineFormat(SEARCHING)]
+ALL = [SearchFormat(SEARCHING), ThinkAnswerFormat(), ReactFormat(), *WITH_CALLS, *WITH_LINES]
 OF_ANY_TEXT = [ThinkAnswerFormat(), ReactFormat(), ToolJsonFormat(), NativeToolsFormat()]
-"""The formats that can express a world whose actions are any text."""
+"""The formats that can express a thought and actions of any text."""
 LABELS = ["Thought:", "Action:", "Observation:"]
+LINE_LABELS = ["action:", "thought:", "search:", "ANSWER:"]
 CONTROL = ["<|im_start|>assistant\n", "<|im_end|>", "<|pad|>", "<|endoftext|>", "[INST]", "Assistant:"]
 CALL = '<tool_call>{"name": "act", "arguments": {"action": "up"}}</tool_call>'
 PIECES = ["<", "</", ">", "<think", "think>", "||", "|", "[", "]", " ", "\n", "\r", "\x00", "\x85", "\u2028", "\ufffd"]
 PIECES += ["up", "\\", '"', "{", "}", '{"name": "act", "arguments": ', '{"action": "up"}', "\\ud800", CALL]
 TAGS = sorted({tag for form in FORMATS.values() for tag in form.tags})
 odd_texts = st.lists(
-    st.sampled_from(TAGS) | st.sampled_from([*LABELS, *CONTROL]) | st.sampled_from(PIECES) | st.text(max_size=20),
+    st.sampled_from(TAGS)
+    | st.sampled_from([*LABELS, *LINE_LABELS, *CONTROL])
+    | st.sampled_from(PIECES)
+    | st.text(max_size=20),
     max_size=12,
 ).map("".join)
 safe_texts = st.text(st.characters(codec="utf-8"), max_size=30).map(str.strip)
@@ -397,3 +404,31 @@ def test_functions_are_listed_as_qwens_template_lists_them() -> None:
 )
 def test_tags_are_used_well_when_each_is_there_once(reply: str, use: float) -> None:
     assert tag_use(reply, SearchFormat.tags) == use
+
+
+@given(safe_texts, st.lists(safe_actions, min_size=1, max_size=5))
+@example("a thought", ["|", "search: a"])
+def test_a_line_holds_the_actions_without_the_thought(thought: str, actions: list[str]) -> None:
+    form = LineFormat()
+    reply = form.demonstrate(ScriptedAction(thought, tuple(actions)))
+    assert "\n" not in reply and form.read(reply, len(actions)) == ParsedReply("", tuple(actions))
+
+
+@given(safe_texts, st.sampled_from(["search", "answer"]))
+@example("a]b[c]]", "answer")
+def test_a_line_with_a_verb_that_was_written_is_read_back(argument: str, verb: str) -> None:
+    form = LineFormat(SEARCHING)
+    reply = form.demonstrate(ScriptedAction("so", (f"{verb}[{argument}]",)))
+    assert reply == f"{verb}: {argument}"
+    assert form.read(reply, 1) == ParsedReply("", (f"{verb}[{argument}]",))
+
+
+def test_what_a_line_may_be() -> None:
+    form = LineFormat(SEARCHING)
+    assert form.read(" Search:  where is Randers? \n", 1).actions == ("search[where is Randers?]",)
+    for reply in ("Randers", "I search: Randers", "search Randers", "search: a\nanswer: b", "action: a", "thought: a"):
+        reading = form.read(reply, 1)
+        assert (reading.actions, reading.invalid) == ((), form.form)
+    assert form.form == 'Reply with one line and nothing else: "answer: ..." or "search: ...".'
+    assert form.observation("Denmark.\nAnswer: Krone") == "Denmark.\n\\Answer: Krone"
+    assert LineFormat().read("action: up|| stay", 2).actions == ("up", "stay")

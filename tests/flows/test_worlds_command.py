@@ -70,7 +70,7 @@ def test_the_oracle_can_be_asked_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("world", "form"),
     [
-        *((LAKE, form) for form in ("plain", "think-answer", "react", "tool-json", "native-tools")),
+        *((LAKE, form) for form in ("plain", "think-answer", "react", "line", "tool-json", "native-tools")),
         *((("search", "", []), form) for form in ("plain", "search", "tool-json")),
     ],
 )
@@ -145,7 +145,7 @@ def test_parameters_are_laid_over_the_preset() -> None:
             "train",
             0,
             "tags",
-            "--format must be one of native-tools, react, search, think-answer, tool-json, plain; found 'tags'",
+            "--format must be one of line, native-tools, react, search, think-answer, tool-json, plain; found 'tags'",
         ),
         (LAKE, "train", 0, "search", "agent.format 'search' writes the actions search[...] and answer[...]"),
         (("webshop", "", []), "test", 100_000, "plain", "--task 100000: count must be at most"),

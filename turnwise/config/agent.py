@@ -77,7 +77,7 @@ class Agent(Section):
     """How a world's text and a policy's tokens meet."""
 
     format: str
-    """How a world is worded and a reply is written: `native-tools`, `react`, `search`, `think-answer` or
+    """How a world is worded and a reply is written: `line`, `native-tools`, `react`, `search`, `think-answer` or
     `tool-json`."""
     instruction: bool
     """Whether the policy is given the world's instruction. A policy made here never needs it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 
 from turnwise.agent.formats.contract import Format, ParsedReply, thought_tokens
+from turnwise.agent.formats.line import LineFormat
 from turnwise.agent.formats.native_tools import NativeToolsFormat
 from turnwise.agent.formats.react import ReactFormat
 from turnwise.agent.formats.search import SearchFormat
@@ -21,6 +22,7 @@ from turnwise.world import World
 __all__ = [
     "FORMATS",
     "Format",
+    "LineFormat",
     "NativeToolsFormat",
     "ParsedReply",
     "ReactFormat",
@@ -34,7 +36,8 @@ __all__ = [
 ]
 
 FORMATS: dict[str, type[Format]] = {
-    form.name: form for form in (NativeToolsFormat, ReactFormat, SearchFormat, ThinkAnswerFormat, ToolJsonFormat)
+    form.name: form
+    for form in (LineFormat, NativeToolsFormat, ReactFormat, SearchFormat, ThinkAnswerFormat, ToolJsonFormat)
 }
 
 
