@@ -212,7 +212,7 @@ def a_batch(count: int) -> UpdateBatch:
 @contextmanager
 def as_on_a_card() -> Iterator[Allocations]:
     """Within the block a learner is loaded without data, and computes what a learner on a card computes."""
-    library, learner = "turnwise.policy.model", "turnwise.policy.learner.learner"
+    library, scored = "turnwise.policy.model", "turnwise.policy.scored_policy"
     attention = AttentionInterface()[SIDE_BY_SIDE]
     with ExitStack() as block:
         block.enter_context(patch(f"{library}.AutoModelForCausalLM.from_pretrained", without_data))
@@ -222,7 +222,7 @@ def as_on_a_card() -> Iterator[Allocations]:
         # Modules are where and what they are to be; those without data refuse to be moved.
         block.enter_context(patch.object(torch.nn.Module, "to", lambda module, *_, **__: module))
         block.enter_context(patch.object(PreTrainedModel, "to", lambda model, *_, **__: model))
-        block.enter_context(patch(f"{learner}.require_plain_output_layer", lambda model: None))
+        block.enter_context(patch(f"{scored}.require_plain_output_layer", lambda model: None))
         block.callback(AttentionInterface.register, SIDE_BY_SIDE, attention)
         AttentionInterface.register(SIDE_BY_SIDE, attend_by_the_kernel)
         block.enter_context(FakeTensorMode(allow_non_fake_inputs=True))

@@ -1,9 +1,6 @@
 """The critic: a value model for the estimators that need a baseline per token (the GAE family).
 
-The value of a reply token is that of the state **before** the token is sampled: a linear head on the hidden state that
-predicts the token. So the value of a turn's first reply token depends on the whole observation and on none of the
-reply. Where a limit cut a trajectory off, `bootstrap` is the value after its last token: of the return that was still
-to come. The head starts at zero: every value is 0 until the critic has learned.
+`turnwise.policy.critic.value_function` computes the values of states; here is what trains it.
 
 There are two kinds of trunk, which differ in the parameters that a loss trains:
 
@@ -24,28 +21,25 @@ code: a loss is the mean over all targets of a mini-batch, however the mini-batc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.config.schema import CriticSection
-from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences
 from turnwise.errors import ArtifactError, ConfigurationError
+from turnwise.policy.critic.value_function import StatesOf, ValueFunction
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.critic.value_loss import clipped_value_loss, explained_variance
 from turnwise.policy.determinism import reproducible_computing
-from turnwise.policy.forward_pass import TrunkPass
 from turnwise.policy.metric_sums import ValueTally
 from turnwise.policy.model import load_trunk
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.reply_states import leaves_padding_out, padded_reply_states
-from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out
+from turnwise.policy.scoring import at_reply_tokens
 from turnwise.policy.sharding import Peers
 from turnwise.policy.slices import whole
 from turnwise.seeding import derive
@@ -55,11 +49,9 @@ __all__ = ["Critic", "ValueBatch"]
 VALUE_HEAD_FILE = "critic/value_head.safetensors"
 OPTIMIZER_FILE = "critic/adamw.safetensors"
 """Both are in a subfolder, since engines load every safetensors file next to the model's as weights."""
-StatesOf = Callable[[MicroBatch], torch.Tensor]
-"""From a micro-batch to the trunk's states that predict its reply tokens, [replies, hidden]."""
 
 
-class Critic:
+class Critic(ValueFunction):
     """One value function in training. Made by `with_own_trunk`, `on_trunk_of` or `restore`."""
 
     def __init__(
@@ -72,14 +64,8 @@ class Critic:
         peers: Peers | None = None,
         states_of: StatesOf | None = None,
     ) -> None:
-        self._trunk, self._owns_trunk, self._threads, self._peers = trunk, owns_trunk, threads, peers
-        self._states_of: StatesOf = TrunkPass(trunk, peers) if states_of is None else states_of
-        configuration = trunk.config.get_text_config()
-        self._pad_token = configuration.pad_token_id or 0
-        with torch.random.fork_rng(devices=[]):
-            self.head = torch.nn.Linear(configuration.hidden_size, 1, device=trunk.device)
-        for parameter in self.head.parameters():
-            torch.nn.init.zeros_(parameter)
+        super().__init__(trunk, threads=threads, peers=peers, states_of=states_of)
+        self._owns_trunk = owns_trunk
         trained = {f"head.{name}": parameter for name, parameter in self.head.named_parameters()}
         if owns_trunk:
             trained |= {f"trunk.{name}": parameter for name, parameter in trunk.named_parameters()}
@@ -150,37 +136,6 @@ class Critic:
     def steps(self) -> int:
         """Optimizer steps taken since the critic was new, those before a restore included."""
         return self._optimizer.steps
-
-    def values(self, sequences: Sequences, micro_batch_tokens: int) -> Ragged:
-        """The values, one row per sequence with one per reply token: of the state before that token is sampled."""
-        sequences = SequenceBatch.of(sequences)
-        values = np.zeros(len(sequences.tokens))
-        with reproducible_computing(self._threads), torch.no_grad():
-            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                values[micro_batch.places] = self.values_at(self._states_of(micro_batch)).cpu().numpy()
-        return sequences.reply_rows(self._total(values)[sequences.mask])
-
-    def bootstrap(self, sequences: Sequences, micro_batch_tokens: int) -> Numbers:
-        """One value per sequence: of the state after its last token, to bootstrap from where a limit cut it off.
-
-        A last observation that no reply followed is not among the tokens: the value is of the state in which the last
-        reply has just ended.
-        """
-        sequences = SequenceBatch.of(sequences)
-        values = np.zeros(len(sequences))
-        with reproducible_computing(self._threads), torch.no_grad():
-            for micro_batch in self._lay_out(sequences, micro_batch_tokens, packed=False):
-                sequence, last = torch.arange(len(micro_batch.lengths)), micro_batch.lengths.cpu() - 1
-                ends = replace(micro_batch, rows=sequence, columns=last)
-                states = padded_reply_states(self._trunk, ends) if self._peers is None else self._states_of(ends)
-                members = list(micro_batch.members)
-                values[members] = self.values_at(states).cpu().numpy()[: len(members)]
-        return self._total(values)
-
-    def values_at(self, states: torch.Tensor) -> torch.Tensor:
-        """The values, [n], of hidden states, [n, hidden]. Both the head and the states receive a gradient."""
-        values: torch.Tensor = self.head(states.to(self.head.weight.dtype)).squeeze(-1)
-        return values
 
     def update(self, batch: ValueBatch, settings: CriticSection, *, seed: int) -> dict[str, float]:
         """Take optimizer steps on the clipped value loss, and return the metrics.
@@ -254,17 +209,6 @@ class Critic:
             tallies = [ValueTally(**each) for each in self._peers.gathered(asdict(tally))]
             tally = sum(tallies[1:], tallies[0])
         return tally
-
-    def _total(self, values: Numbers) -> Numbers:
-        """The values that all processes have computed, each some and 0 elsewhere."""
-        return values if self._peers is None else self._peers.total(values)
-
-    def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int, *, packed: bool = True) -> list[MicroBatch]:
-        """The micro-batches that this process computes, packed where they may be and the model can."""
-        if self._peers is not None:
-            return self._peers.lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device)
-        packed = packed and leaves_padding_out(self._trunk)
-        return lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device, packed=packed)
 
     def _take(self, folder: Path) -> None:
         """Load head and optimizer from a folder that `save` wrote. Raises ArtifactError where the head is missing."""

@@ -3,9 +3,8 @@
 Every result is a function of the weights, the optimizer's state and the arguments: no dropout, a fixed number of
 threads, a fixed order of micro-batches. A learner that is saved and restored continues exactly, to the bit.
 
-`turnwise.policy.model` loads the model (precision, adapter, memory). The output layer, with one row per token of the
-vocabulary, is computed only where the next token belongs to a reply. With a critic on the policy's trunk an update
-minimises both losses at once, by separate optimizers: `turnwise.policy.critic.critic`.
+`turnwise.policy.scored_policy` loads the model and computes log-probabilities; here is what trains it. With a critic on
+the policy's trunk an update minimises both losses at once, by separate optimizers: `turnwise.policy.critic.critic`.
 
 With `peers` several processes train the policy together (`turnwise.policy.sharding`): each calls the same methods of
 its learner with the same arguments, and has the same results: those of one process up to rounding, and saved alike.
@@ -20,32 +19,30 @@ import torch
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.config.schema import SupervisedOptimizer
-from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences, TokenSequence
+from turnwise.data.arrays import Numbers, SequenceBatch, Sequences, TokenSequence
 from turnwise.errors import MismatchError
-from turnwise.policy.adapter import base_name, restore_adapter, without_adapter
+from turnwise.policy.adapter import base_name, restore_adapter
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
-from turnwise.policy.forward_pass import ForwardPass
-from turnwise.policy.freed_memory import keep_freed_memory
 from turnwise.policy.learner.importance import with_importance
 from turnwise.policy.learner.objective import ReplyTokens, objective
-from turnwise.policy.learner.refusals import require_finite, require_match, require_plain_output_layer
+from turnwise.policy.learner.refusals import require_finite, require_match
 from turnwise.policy.learner.schedule import update_learning_rate
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.metric_sums import UpdateTally
-from turnwise.policy.model import load_policy, save_policy, trained_parameters
+from turnwise.policy.model import save_policy, trained_parameters
 from turnwise.policy.muon import MuonAndAdamW
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.reply_states import leaves_padding_out
-from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, pad
+from turnwise.policy.scored_policy import ScoredPolicy
+from turnwise.policy.scoring import MicroBatch, at_reply_tokens, pad
 from turnwise.policy.sharding import Peers
 
 OPTIMIZER_FILE = "optimizer/adamw.safetensors"
 """In a subfolder, since engines load every safetensors file next to the model's as weights."""
 
 
-class Learner:
+class Learner(ScoredPolicy):
     """One policy in training."""
 
     def __init__(
@@ -62,18 +59,12 @@ class Learner:
 
         `name` is what a saved adapter calls the policy that it belongs to; empty: as `policy`.
         """
+        super().__init__(policy, device=device, threads=threads, model=model, peers=peers)
         self._name = name or str(policy)
-        self._model_settings, self._threads, self._peers = model, threads, peers
-        self.model = load_policy(policy, model, device, held_on=None if peers is None else "cpu")
-        keep_freed_memory(self.model.num_parameters())
         self.critic: Critic | None = None
         """The critic on this policy's trunk; None unless `add_critic` was called."""
-        with reproducible_computing(threads):
-            require_plain_output_layer(self.model)
-        self._pass = ForwardPass(self.model, model, peers)
         self._optimizer = NamedAdamW(trained_parameters(self.model), model)
         self._muon = MuonAndAdamW.of(self.model)
-        self._pad_token = self.model.config.pad_token_id or 0
 
     @classmethod
     def restore(
@@ -110,24 +101,6 @@ class Learner:
     def steps(self) -> int:
         """Optimizer steps taken since the optimizer was new, those before a restore included."""
         return self._optimizer.steps
-
-    def log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
-        """Log-probabilities in nats, one row per sequence with one number per token; 0.0 at observation tokens."""
-        return self._score(sequences, temperature, micro_batch_tokens)[0]
-
-    def reference_log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
-        """As `log_probabilities`, of the policy that an adapter began with: the same weights with the adapter off.
-
-        Raises ValueError for a learner without an adapter, which no longer has the weights that it began with.
-        """
-        if self._model_settings.adapter is None:
-            raise ValueError("the policy that training began with is held by a learner with an adapter alone")
-        with without_adapter(self.model):
-            return self.log_probabilities(sequences, temperature, micro_batch_tokens)
-
-    def entropies(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
-        """Entropies in nats of the distributions that reply tokens are drawn from, laid out as `log_probabilities`."""
-        return self._score(sequences, temperature, micro_batch_tokens)[1]
 
     def supervised_step(
         self,
@@ -329,22 +302,3 @@ class Learner:
             betas=settings.betas,
             weight_decay=settings.weight_decay,
         )
-
-    def _score(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> tuple[Ragged, Ragged]:
-        sequences = SequenceBatch.of(sequences)
-        log_probabilities, entropies = np.zeros(len(sequences.tokens)), np.zeros(len(sequences.tokens))
-        with reproducible_computing(self._threads), torch.no_grad():
-            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                _, chosen, entropy = self._pass(micro_batch, temperature)
-                log_probabilities[micro_batch.places] = chosen.cpu().numpy()
-                entropies[micro_batch.places] = entropy.cpu().numpy()
-        if self._peers is not None:
-            log_probabilities, entropies = map(self._peers.total, (log_probabilities, entropies))
-        return sequences.rows(log_probabilities), sequences.rows(entropies)
-
-    def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int, *, dealt: bool = True) -> list[MicroBatch]:
-        """The micro-batches that this process computes; those of all processes where they are not to be dealt."""
-        if self._peers is not None and dealt:
-            return self._peers.lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
-        packed = leaves_padding_out(self.model)
-        return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device, packed=packed)

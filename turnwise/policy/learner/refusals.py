@@ -1,11 +1,10 @@
-"""What a learner refuses: weights that the engine did not have, weights that are not finite, and capped logits."""
+"""What a learner refuses: weights that the engine did not have, and weights that are not finite."""
 
 from __future__ import annotations
 
 import torch
-from transformers import PreTrainedModel
 
-from turnwise.errors import ConfigurationError, MismatchError, NotFiniteError
+from turnwise.errors import MismatchError, NotFiniteError
 
 
 def require_match(mean: float, bound: float) -> None:
@@ -26,15 +25,3 @@ def require_finite(entropies: torch.Tensor) -> None:
     """
     if not bool(torch.isfinite(entropies).all()):
         raise NotFiniteError("the policy's logits must be finite after an update; they are not")
-
-
-def require_plain_output_layer(model: PreTrainedModel) -> None:
-    """Raise ConfigurationError for a model that caps or scales its logits, since its loss would be wrong."""
-    with torch.no_grad():
-        tokens = torch.arange(1, 5, device=model.device).unsqueeze(0)
-        hidden = model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
-        if not torch.allclose(model.get_output_embeddings()(hidden), model(input_ids=tokens, use_cache=False).logits):
-            raise ConfigurationError(
-                f"a policy's logits must be its output layer applied to its last hidden state; those of "
-                f"{type(model).__name__} are not (it caps or scales them): choose another architecture"
-            )
