@@ -8,9 +8,9 @@ from __future__ import annotations
 from flows.health import guarded
 from flows.prepare import play_parameters
 from flows.run_state import Iteration, Run
-from tasks.models_in_memory import LearnerParameters
 from tasks.update.fine_tune import FineTuneParameters, fine_tune
 from tasks.update.rejection_sampling import KeepParameters, keep
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.store import Reference
 
 

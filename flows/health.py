@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from flows.run_state import Iteration, Models, Run
 from tasks.health.health import HealthParameters, ReturnParameters, health, read_health, return_to
 from tasks.health.probe import ProbeParameters, probe
-from tasks.models_in_memory import LearnerParameters
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.credit import estimator_of
 from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.outcomes import EarlyEnd

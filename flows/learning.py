@@ -16,9 +16,9 @@ from flows.health import guarded
 from flows.run_state import Iteration, Run
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, ValuesParameters, reference, values
-from tasks.models_in_memory import LearnerParameters
 from tasks.update.critic import CriticParameters, initial_critic, learn_values
 from tasks.update.update import UpdateParameters, update
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.models_in_memory import LearnerParameters
 from tasks.playing import tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.conversion import ConversionParameters, converted_policy
@@ -27,7 +26,7 @@ from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, bas
 from turnwise.agent.formats import make_format
 from turnwise.agent.playing import PlayParameters
 from turnwise.config.agent_rewards import added_rewards, requested_rewards
-from turnwise.config.model_settings import Compute
+from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import Policy, RetryOptions
 from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tasks.restoring import opened
-from turnwise.config.model_settings import Adapter, Compute, ModelSettings
-from turnwise.config.schema import CriticSection, Section
+from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.data.arrays import Ragged, Sequences
 from turnwise.policy.engines.resident import rest_resident_engine
+from turnwise.policy.learner.loading import load_critic, load_frozen_policy, load_learner
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import MANIFEST, Draft, Reference, default_store
 
@@ -27,28 +27,16 @@ if TYPE_CHECKING:
     from turnwise.policy.learner.processes import LearnerProcesses
 
 
-class LearnerParameters(Section):
-    """The settings that a learner is loaded with. All that it computes depends on them."""
-
-    compute: Compute
-    adapter: Adapter | None = None
-    with_critic: bool = False
-    """Whether the critic is a value head on the policy's trunk."""
-
-    @property
-    def model(self) -> ModelSettings:
-        """The settings that its model is loaded with."""
-        return ModelSettings.taken_from(self.compute, adapter=self.adapter)
-
-
 _learners: dict[tuple[Reference, LearnerParameters], HeldLearner] = {}
 _critics: dict[tuple[Reference, LearnerParameters], HeldCritic] = {}
 _references: dict[tuple[Reference, LearnerParameters], HeldLearner] = {}
 _processes: list[LearnerProcesses] = []
 
 
-def learner_processes(compute: Compute) -> LearnerProcesses:
-    """The processes that train together, for a number above 1. They are started where there are none any more."""
+def learner_processes(compute: Compute) -> LearnerProcesses | None:
+    """The processes that train together; None for one. They are started where there are none any more."""
+    if compute.learner_processes == 1:
+        return None
     from turnwise.policy.learner.processes import LearnerProcesses
 
     if _processes and not (_processes[0].alive and _processes[0].size == compute.learner_processes):
@@ -66,35 +54,15 @@ def take_learner(policy: Reference, parameters: LearnerParameters) -> HeldLearne
     The learner is removed from memory: after changing it, the caller stores it under its new policy (`keep_learner`). A
     failure in between therefore leaves no half-trained learner behind.
     """
-    from turnwise.policy.learner.learner import OPTIMIZER_FILE
-
     rest_resident_engine()
-    if parameters.compute.learner_processes > 1:
-        learner_processes(parameters.compute)  # forgets what lost ones held
+    processes = learner_processes(parameters.compute)  # forgets what lost ones held
     learner = _learners.pop((policy, parameters), None)
     if learner is not None:
         return learner
     _learners.clear()
     folder = opened(policy)
-    learner = _loaded(folder, parameters, policy.digest, restored=(folder / OPTIMIZER_FILE).exists())
-    if parameters.with_critic:
-        learner.add_critic(folder)
-    return learner
-
-
-def _loaded(folder: Path, parameters: LearnerParameters, name: str = "", *, restored: bool) -> HeldLearner:
-    from turnwise.policy.learner.learner import Learner
-
-    compute, model = parameters.compute, parameters.model
-    if compute.learner_processes > 1:
-        from turnwise.policy.learner.on_processes import LearnerOnProcesses
-
-        together = learner_processes(compute)
-        return LearnerOnProcesses(together, folder, threads=compute.learner_threads, model=model, restored=restored)
-    device, threads = compute.device, compute.learner_threads
-    if restored:
-        return Learner.restore(folder, device=device, threads=threads, model=model, base=base_of(folder))
-    return Learner(folder, device=device, threads=threads, model=model, name=name)
+    base = None if processes else base_of(folder)
+    return load_learner(folder, parameters, name=policy.digest, base=base, processes=processes)
 
 
 def keep_learner(policy: Reference, parameters: LearnerParameters, learner: HeldLearner) -> None:
@@ -183,8 +151,7 @@ def reference_log_probabilities(
 
 def _reference_policy(policy: Reference, compute: Compute) -> HeldLearner:
     parameters = LearnerParameters(compute=compute)
-    if compute.learner_processes > 1:
-        learner_processes(compute)
+    learner_processes(compute)  # forgets what lost ones held
     if (policy, parameters) not in _references:
         _references.clear()
         _references[policy, parameters] = frozen_policy(policy, compute)
@@ -195,7 +162,7 @@ def frozen_policy(policy: Reference, compute: Compute) -> HeldLearner:
     """A policy for log-probabilities alone, from the store; it is not kept in memory."""
     rest_resident_engine()
     with whole_policy(policy) as folder:
-        return _loaded(folder, LearnerParameters(compute=compute), restored=False)
+        return load_frozen_policy(folder, LearnerParameters(compute=compute), learner_processes(compute))
 
 
 def take_critic(critic: Reference, parameters: LearnerParameters) -> HeldCritic:
@@ -203,37 +170,13 @@ def take_critic(critic: Reference, parameters: LearnerParameters) -> HeldCritic:
 
     It is removed from memory, as in `take_learner`.
     """
-    from turnwise.policy.critic.critic import Critic
-
     rest_resident_engine()
-    compute = parameters.compute
-    if compute.learner_processes > 1:
-        learner_processes(compute)
+    processes = learner_processes(parameters.compute)
     found = _critics.pop((critic, parameters), None)
     if found is not None:
         return found
     _critics.clear()
-    folder = opened(critic)
-    if compute.learner_processes > 1:
-        from turnwise.policy.learner.on_processes import CriticOnProcesses
-
-        together, threads = learner_processes(compute), compute.learner_threads
-        return CriticOnProcesses.restore(together, folder, threads=threads, model=parameters.model)
-    return Critic.restore(folder, device=compute.device, threads=compute.learner_threads, model=parameters.model)
-
-
-def new_critic(policy: Path, section: CriticSection, parameters: LearnerParameters, seed: int) -> HeldCritic:
-    """A critic with a trunk of its own and no training, of the architecture of the policy in a folder."""
-    from turnwise.policy.critic.critic import Critic
-
-    compute, model = parameters.compute, parameters.model
-    if compute.learner_processes > 1:
-        from turnwise.policy.learner.on_processes import CriticOnProcesses
-
-        together, threads = learner_processes(compute), compute.learner_threads
-        return CriticOnProcesses.with_own_trunk(together, policy, section, seed=seed, threads=threads, model=model)
-    threads, device = compute.learner_threads, compute.device
-    return Critic.with_own_trunk(policy, section, seed=seed, threads=threads, device=device, model=model)
+    return load_critic(opened(critic), parameters, processes)
 
 
 def keep_critic(critic: Reference, parameters: LearnerParameters, judge: HeldCritic) -> None:

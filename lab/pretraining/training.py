@@ -11,10 +11,10 @@ import numpy as np
 
 from lab.pretraining.configuration import PretrainingSteps
 from lab.pretraining.corpus import read_corpus
-from tasks.models_in_memory import LearnerParameters, keep_learner, take_learner
+from tasks.models_in_memory import keep_learner, take_learner
 from tasks.stage import stage
 from turnwise import progress, seeding
-from turnwise.config.model_settings import Compute
+from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.data.arrays import SequenceBatch, joined
 from turnwise.policy.learner.schedule import warmed_up_and_falling

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.models_in_memory import LearnerParameters, consulted_critic, reference_log_probabilities
+from tasks.models_in_memory import consulted_critic, reference_log_probabilities
 from tasks.restoring import opened
 from tasks.stage import stage
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.data import scores as score_files
 from turnwise.data.scores import Scores, write_scores

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.models_in_memory import LearnerParameters, keep_learner, reference_log_probabilities, take_learner
+from tasks.models_in_memory import keep_learner, reference_log_probabilities, take_learner
 from tasks.playing import frame_of
 from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
 from turnwise import seeding
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.data.trajectory import TokenSequence, Trajectory, trajectory_arrays
 from turnwise.health.monitors import first_trained, information, thought_length

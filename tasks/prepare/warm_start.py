@@ -10,14 +10,14 @@ import json
 import shutil
 from pathlib import Path
 
-from tasks.models_in_memory import LearnerParameters, take_learner
+from tasks.models_in_memory import take_learner
 from tasks.playing import playing_code, playing_reads, tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.stage import stage
 from turnwise import progress, seeding
 from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.agent.sampling import PolicyWeights, play_with_policy
-from turnwise.config.model_settings import Compute
+from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import WarmStart
 from turnwise.data.metrics import episode_value
 from turnwise.policy.learner.schedule import warmed_up_and_falling

@@ -10,22 +10,16 @@ import time
 
 from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import (
-    LearnerParameters,
-    begin_with,
-    keep_critic,
-    keep_learner,
-    new_critic,
-    take_critic,
-    take_learner,
-)
+from tasks.models_in_memory import begin_with, keep_critic, keep_learner, learner_processes, take_critic, take_learner
 from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise import seeding
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection, Section
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.engines.resident import rest_resident_engine
+from turnwise.policy.learner.loading import new_critic
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 
@@ -50,7 +44,8 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Refere
     """Make a critic with a trunk of its own and no training: the value of every state is 0."""
     rest_resident_engine()
     folder = opened(policy, MODEL_FILES)
-    judge = new_critic(folder, parameters.critic, parameters.learner, parameters.seed_of_iteration)
+    processes = learner_processes(parameters.learner.compute)
+    judge = new_critic(folder, parameters.critic, parameters.learner, parameters.seed_of_iteration, processes)
     with default_store().write("critic") as draft:
         judge.save(draft.folder)
     keep_critic(draft.reference, parameters.learner, judge)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from tasks.credit.credit import read_advantages
-from tasks.models_in_memory import LearnerParameters, keep_learner, take_learner
+from tasks.models_in_memory import keep_learner, take_learner
 from tasks.playing import playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.restoring import opened
@@ -16,6 +16,7 @@ from tasks.stage import stage
 from tasks.update.update import same_policy
 from turnwise import seeding
 from turnwise.agent.playing import PlayParameters
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import Evolution
 from turnwise.data.arrays import SequenceBatch, joined
 from turnwise.data.trajectory_files import read_arrays

@@ -7,18 +7,11 @@ import time
 
 from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import (
-    LearnerParameters,
-    base_reference,
-    begin_with,
-    frozen_policy,
-    keep_learner,
-    take_learner,
-)
+from tasks.models_in_memory import base_reference, begin_with, frozen_policy, keep_learner, take_learner
 from tasks.restoring import opened
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.config.model_settings import Compute
+from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.optimization import Optimization
 from turnwise.config.schema import CriticSection, Section
 from turnwise.credit import Advantages

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.models_in_memory import LearnerParameters
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 

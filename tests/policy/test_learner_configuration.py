@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from flows.prepare import prepare_materials
-from tasks.models_in_memory import LearnerParameters
 from tasks.update.update import UpdateParameters
-from turnwise.config.model_settings import LINEAR_LAYERS, PLAIN, Adapter, ModelSettings
+from turnwise.config.model_settings import LINEAR_LAYERS, PLAIN, Adapter, LearnerParameters, ModelSettings
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes

@@ -8,7 +8,6 @@ import pytest
 from stage_samples import Small
 
 from tasks.models_in_memory import (
-    LearnerParameters,
     frozen_policy,
     keep_critic,
     keep_learner,
@@ -17,6 +16,7 @@ from tasks.models_in_memory import (
     take_learner,
 )
 from tasks.update.critic import CriticParameters, initial_critic
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.engines import resident
 from turnwise.store import default_store

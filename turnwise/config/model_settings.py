@@ -212,3 +212,17 @@ class ModelSettings(ModelOptions):
 
 
 PLAIN = ModelSettings()
+
+
+class LearnerParameters(Section):
+    """The settings that a learner is loaded with. All that it computes depends on them."""
+
+    compute: Compute
+    adapter: Adapter | None = None
+    with_critic: bool = False
+    """Whether the critic is a value head on the policy's trunk."""
+
+    @property
+    def model(self) -> ModelSettings:
+        """The settings that its model is loaded with."""
+        return ModelSettings.taken_from(self.compute, adapter=self.adapter)

@@ -8,7 +8,8 @@ from stage_samples import Small
 from lab.pretraining.configuration import Phase, PretrainingSteps
 from lab.pretraining.corpus import RECALLS, REPETITIONS
 from lab.pretraining.training import PretrainingParameters, pretraining
-from tasks.models_in_memory import LearnerParameters, take_learner
+from tasks.models_in_memory import take_learner
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.store import Reference, default_store
 
 

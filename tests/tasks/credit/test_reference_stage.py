@@ -10,9 +10,8 @@ from stage_samples import Small, rewarded, rows
 from tasks import models_in_memory
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, reference
-from tasks.models_in_memory import LearnerParameters
 from tasks.update.update import UpdateParameters, update
-from turnwise.config.model_settings import Adapter
+from turnwise.config.model_settings import Adapter, LearnerParameters
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.scores import SCORES_FILE
 from turnwise.data.trajectory import Trajectory

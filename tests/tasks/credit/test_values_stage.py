@@ -7,8 +7,8 @@ from typing import Any
 from stage_samples import Small, rows
 
 from tasks.credit.scores import ValuesParameters, values
-from tasks.models_in_memory import LearnerParameters
 from tasks.update.critic import CriticParameters, initial_critic
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.data.scores import SCORES_FILE
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import default_store

@@ -10,9 +10,9 @@ import pytest
 from stage_samples import Small, saved
 
 from tasks.health.probe import ProbeParameters, probe
-from tasks.models_in_memory import LearnerParameters
 from tasks.playing import frame_of
 from tasks.prepare.materials import PolicyParameters, initial_policy
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.data.trajectory import Trajectory, Turn
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store

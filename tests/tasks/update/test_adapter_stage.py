@@ -12,10 +12,10 @@ from transformers import AutoModelForCausalLM
 from tasks import models_in_memory
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, reference
-from tasks.models_in_memory import LearnerParameters, base_of, base_reference, whole_policy
+from tasks.models_in_memory import base_of, base_reference, whole_policy
 from tasks.rollout.rollout import RolloutParameters, rollout
 from tasks.update.update import UpdateParameters, update
-from turnwise.config.model_settings import Adapter
+from turnwise.config.model_settings import Adapter, LearnerParameters
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.scores import SCORES_FILE
 from turnwise.data.trajectory_files import read_trajectories

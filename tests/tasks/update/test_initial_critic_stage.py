@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from stage_samples import Small
 
-from tasks.models_in_memory import LearnerParameters
 from tasks.update.critic import CriticParameters, initial_critic
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.store import Reference, default_store
 
 

@@ -9,8 +9,8 @@ from stage_samples import Small, rewarded, rows, saved
 
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ValuesParameters, values
-from tasks.models_in_memory import LearnerParameters
 from tasks.update.critic import CriticParameters, initial_critic, learn_values
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.scores import SCORES_FILE
 from turnwise.store import Reference, default_store

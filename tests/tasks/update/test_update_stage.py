@@ -11,8 +11,8 @@ from stage_samples import Small, rewarded, rows
 
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, reference
-from tasks.models_in_memory import LearnerParameters
 from tasks.update.update import UpdateParameters, update
+from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import ImportanceCorrection
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.credit.credit_files import CREDIT_FILE
