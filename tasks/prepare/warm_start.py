@@ -1,7 +1,6 @@
 """SFT warm start: supervised learning on demonstrations or conversations, only until the policy can play.
 
-It stops as soon as greedy success on the validation task set reaches a threshold. A fixed number of steps would be a
-lottery, since copying an answer out of a search result is learned quite suddenly.
+`turnwise.policy.learner.supervised` says when that is: here success is that of greedy play on the validation task set.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from tasks.models_in_memory import take_learner
 from tasks.playing import playing_code, playing_reads, tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.stage import stage
-from turnwise import progress, seeding
 from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.agent.sampling import PolicyWeights, play_with_policy
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import WarmStart
 from turnwise.data.metrics import episode_value
-from turnwise.policy.learner.schedule import warmed_up_and_falling
+from turnwise.policy.learner.supervised import train_until_success
 from turnwise.store import Reference, default_store
 
 CURVE_FILE = "warm_start.json"
@@ -48,33 +46,16 @@ def warm_start(
     """
     from turnwise.policy.learner.learner import OPTIMIZER_FILE
 
-    section = parameters.warm_start
     sequences = sequences_to_imitate(parameters, tokenizer, demonstrations)
     learner = take_learner(policy, LearnerParameters(compute=parameters.compute))
-    curve: list[dict[str, float]] = []
-    losses: list[float] = []
     with default_store().write("policy") as draft:
-        for step in range(1, section.maximum_steps + 1):
-            # A function of the step and of no stream, so that checks and their length change no batch.
-            draws = seeding.generator(section.seed, "demonstrations", step).integers(len(sequences), size=section.batch)
-            metrics = learner.supervised_step(
-                sequences.select(draws),
-                learning_rate=warmed_up_and_falling(step, section.maximum_steps, section.learning_rate, section),
-                micro_batch_tokens=section.micro_batch_tokens,
-                weight_decay=section.weight_decay,
-                optimizer=section.optimizer,
-            )
-            losses.append(metrics["loss"])
-            if step % section.check_every == 0 or step == section.maximum_steps:
-                learner.save(draft.folder)
-                # The engine knows weights by digest, which a draft does not have: so each check gets a name of its own.
-                reached = _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, task_set)
-                curve.append({"step": step, "loss": sum(losses) / len(losses), "validation": reached})
-                losses.clear()
-                if reached >= section.threshold:
-                    break
-            validation = curve[-1]["validation"] if curve else 0.0
-            progress.report("warm start", step, section.maximum_steps, loss=metrics["loss"], success=validation)
+
+        def greedy_success(step: int) -> float:
+            learner.save(draft.folder)
+            # The engine knows weights by digest, which a draft does not have: so each check gets a name of its own.
+            return _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, task_set)
+
+        curve = train_until_success(learner, sequences, parameters.warm_start, greedy_success)
         # Its moments are those of another loss; and the policy would be three times as large.
         shutil.rmtree((draft.folder / OPTIMIZER_FILE).parent)
         (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1))

@@ -17,7 +17,7 @@ from turnwise import seeding
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection, Section
 from turnwise.data.trajectory_files import read_arrays
-from turnwise.policy.critic.value_learning import ValueBatch
+from turnwise.policy.critic.value_learning import ValueBatch, value_batch
 from turnwise.policy.engines.resident import rest_resident_engine
 from turnwise.policy.learner.loading import new_critic
 from turnwise.policy.model_files import MODEL_FILES
@@ -61,11 +61,12 @@ def learn_values(
     For a critic on the policy's trunk, `critic` and the result are policy artifacts that differ in the critic's head
     alone.
     """
-    batch = _batch(rollout, credit, values)
-    if batch is None:
+    credited = read_advantages(credit)
+    if not len(credited.turns):
         with default_store().write(critic.kind) as draft:
             begin_with(draft, critic)
         return draft.reference
+    batch = value_batch(read_arrays(opened(rollout)), credited, read_scores(values).per_token)
     began = time.perf_counter()
     learn = _learn_on_the_policys_trunk if parameters.learner.with_critic else _learn_on_its_own_trunk
     learned = learn(parameters, critic, batch)
@@ -91,18 +92,3 @@ def _learn_on_the_policys_trunk(parameters: CriticParameters, policy: Reference,
         learner.critic.save(draft.folder)
     keep_learner(draft.reference, parameters.learner, learner)
     return draft.reference
-
-
-def _batch(rollout: Reference, credit: Reference, values: Reference) -> ValueBatch | None:
-    """The training batch: all replies of the trajectories with credit, also those that the policy is not trained on."""
-    credited = read_advantages(credit)
-    if not len(credited.turns):
-        return None
-    assert credited.value_targets is not None, "an estimator with a critic has targets for it"
-    trajectories = read_arrays(opened(rollout)).select(credited.trajectories)
-    sequences, _ = trajectories.segments(every_reply=True)
-    return ValueBatch.of(
-        sequences,
-        sequences.reply_rows(read_scores(values).per_token.select(credited.trajectories).values),
-        sequences.reply_rows(credited.value_targets.values),
-    )

@@ -18,8 +18,9 @@ from turnwise import seeding
 from turnwise.agent.playing import PlayParameters
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import Evolution
-from turnwise.data.arrays import SequenceBatch, joined
+from turnwise.data.arrays import SequenceBatch
 from turnwise.data.trajectory_files import read_arrays
+from turnwise.policy.learner.imitation_batches import imitation_batch, selected_trajectories
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -55,11 +56,7 @@ def fine_tune(
     and the batch is not all demonstrations, nothing is learned and the result is `policy`, which sampled the rollout.
     """
     advantages = read_advantages(credit)
-    kept = [
-        index
-        for index, of_turns in zip(advantages.trajectories.tolist(), advantages.turns, strict=True)
-        if of_turns.any()
-    ]
+    kept = selected_trajectories(advantages)
     if not kept and parameters.evolution.demonstration_share < 1:
         logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)
         return same_policy(policy, parameters.learner)
@@ -69,9 +66,10 @@ def fine_tune(
     metrics: list[dict[str, float]] = []
     with default_store().write("policy") as draft:
         for step in range(1, parameters.evolution.steps + 1):
+            generator = seeding.generator(parameters.seed, "imitation", parameters.iteration, step)
             metrics.append(
                 learner.supervised_step(
-                    _drawn(parameters, own, shown, step),
+                    imitation_batch(own, shown, parameters.evolution, generator),
                     learning_rate=parameters.learning_rate,
                     micro_batch_tokens=parameters.micro_batch_tokens,
                     maximum_gradient_norm=parameters.maximum_gradient_norm,
@@ -95,14 +93,3 @@ def _demonstrated(
         return None
     play = PlayParameters(**{name: getattr(parameters, name) for name in PlayParameters.model_fields})
     return sequences_to_imitate(play, tokenizer, demonstrations)
-
-
-def _drawn(parameters: FineTuneParameters, own: SequenceBatch, shown: SequenceBatch | None, step: int) -> SequenceBatch:
-    """Draw the sequences of one step with replacement: the demonstrations' share, rounded, and else selected ones."""
-    section = parameters.evolution
-    generator = seeding.generator(parameters.seed, "imitation", parameters.iteration, step)
-    of_shown = round(section.batch * section.demonstration_share)
-    parts = ((own, section.batch - of_shown), (shown, of_shown))
-    return joined(
-        part.select(generator.integers(len(part), size=size)) for part, size in parts if part is not None and size
-    )

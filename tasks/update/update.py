@@ -14,10 +14,8 @@ from turnwise import seeding
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.optimization import Optimization
 from turnwise.config.schema import CriticSection, Section
-from turnwise.credit import Advantages
-from turnwise.data.arrays import Ragged
 from turnwise.data.trajectory_files import read_arrays
-from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
+from turnwise.policy.learner.update import UpdateSettings, update_batch
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -88,7 +86,12 @@ def update(
     if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
         return same_policy(policy, parameters.learner)
-    batch = _batch(rollout, credited, reference, values)
+    batch = update_batch(
+        read_arrays(opened(rollout)),
+        credited,
+        None if reference is None else read_scores(reference).per_token,
+        None if values is None else read_scores(values).per_token,
+    )
     if parameters.sample == "turn":
         batch = batch.turn_by_turn()
     learner = take_learner(policy, parameters.learner)
@@ -126,34 +129,3 @@ def same_policy(policy: Reference, parameters: LearnerParameters) -> Reference:
     if begins:
         keep_learner(draft.reference, parameters, learner)
     return draft.reference
-
-
-def _batch(
-    rollout: Reference, credited: Advantages, reference: Reference | None, values: Reference | None
-) -> UpdateBatch:
-    """Build the update batch: one sequence per segment. All segments of a trajectory form one sample."""
-    trajectories = read_arrays(opened(rollout)).select(credited.trajectories)
-    sequences, samples = trajectories.segments()
-    references = None
-    if reference is not None:
-        references = sequences.rows(read_scores(reference).per_token.select(credited.trajectories).values)
-
-    def of_trained(rows: Ragged) -> Ragged:
-        return sequences.reply_rows(rows.values[trajectories.trained_replies])
-
-    on_sequences, advantages = (
-        (UpdateBatch.from_turns, credited.turns.select(samples))
-        if credited.tokens is None
-        else (UpdateBatch.from_reply_tokens, of_trained(credited.tokens))
-    )
-    batch = on_sequences(
-        sequences,
-        advantages,
-        groups=trajectories.group[samples],
-        samples=samples,
-        reference_log_probabilities=references,
-    )
-    if values is None or credited.value_targets is None:
-        return batch
-    of_critic = read_scores(values).per_token.select(credited.trajectories)
-    return batch.with_values(of_trained(of_critic), of_trained(credited.value_targets))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnwise.config.schema import CriticSection
-from turnwise.data.arrays import Ragged, Rows, SequenceBatch, Sequences
+from turnwise.credit import Advantages
+from turnwise.data.arrays import Ragged, Rows, SequenceBatch, Sequences, TrajectoryArrays
 from turnwise.errors import NotFiniteError
 from turnwise.seeding import generator
 
@@ -88,3 +89,17 @@ class ValueBatch:
                     self.returns.select(part),
                     self.has_target.select(part),
                 )
+
+
+def value_batch(rollout: TrajectoryArrays, credited: Advantages, values: Ragged) -> ValueBatch:
+    """The batch of a critic: all replies of the trajectories with credit, also those that the policy is not trained on.
+
+    `values` has those of the critic, one per reply token of each trajectory of the rollout.
+    """
+    assert credited.value_targets is not None, "an estimator with a critic has targets for it"
+    sequences, _ = rollout.select(credited.trajectories).segments(every_reply=True)
+    return ValueBatch.of(
+        sequences,
+        sequences.reply_rows(values.select(credited.trajectories).values),
+        sequences.reply_rows(credited.value_targets.values),
+    )

@@ -27,12 +27,13 @@ from typing import Any
 import numpy as np
 
 from turnwise.config.optimization import Aggregation
-from turnwise.data.arrays import Integers, Numbers, Ragged, Rows, SequenceBatch, Sequences
+from turnwise.credit import Advantages
+from turnwise.data.arrays import Integers, Numbers, Ragged, Rows, SequenceBatch, Sequences, TrajectoryArrays
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.learner.settings import UpdateSettings
 from turnwise.seeding import generator
 
-__all__ = ["UpdateBatch", "UpdateSettings", "mini_batches", "token_weights"]
+__all__ = ["UpdateBatch", "UpdateSettings", "mini_batches", "token_weights", "update_batch"]
 
 OPTIONAL = (
     "reference_log_probabilities",
@@ -313,3 +314,37 @@ def _prompt_mean(reply_tokens: Sequence[int], groups: Sequence[int]) -> list[flo
     for group, tokens in zip(groups, reply_tokens, strict=True):
         of_prompt[group] = of_prompt.get(group, 0) + tokens
     return [1.0 / (len(of_prompt) * of_prompt[group]) for group in groups]
+
+
+def update_batch(
+    rollout: TrajectoryArrays, credited: Advantages, reference: Ragged | None = None, values: Ragged | None = None
+) -> UpdateBatch:
+    """The batch of an update: one sequence per segment. All segments of a trajectory form one sample.
+
+    `reference` has the reference policy's log-probabilities, one number per token of each trajectory of the rollout;
+    `values` those of a critic on the policy's trunk, one per reply token.
+    """
+    trajectories = rollout.select(credited.trajectories)
+    sequences, samples = trajectories.segments()
+    references = None
+    if reference is not None:
+        references = sequences.rows(reference.select(credited.trajectories).values)
+
+    def of_trained(rows: Ragged) -> Ragged:
+        return sequences.reply_rows(rows.values[trajectories.trained_replies])
+
+    on_sequences, advantages = (
+        (UpdateBatch.from_turns, credited.turns.select(samples))
+        if credited.tokens is None
+        else (UpdateBatch.from_reply_tokens, of_trained(credited.tokens))
+    )
+    batch = on_sequences(
+        sequences,
+        advantages,
+        groups=trajectories.group[samples],
+        samples=samples,
+        reference_log_probabilities=references,
+    )
+    if values is None or credited.value_targets is None:
+        return batch
+    return batch.with_values(of_trained(values.select(credited.trajectories)), of_trained(credited.value_targets))

@@ -1,0 +1,50 @@
+"""Supervised training until a policy can play: the SFT warm start.
+
+It stops as soon as success on the validation tasks reaches a threshold. A fixed number of steps would be a lottery,
+since copying an answer out of a search result is learned quite suddenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from turnwise import progress, seeding
+from turnwise.config.schema import WarmStart
+from turnwise.data.arrays import SequenceBatch
+from turnwise.policy.learner.schedule import warmed_up_and_falling
+
+if TYPE_CHECKING:
+    from turnwise.policy.learner.contract import HeldLearner
+
+
+def train_until_success(
+    learner: HeldLearner, sequences: SequenceBatch, section: WarmStart, success_after: Callable[[int], float]
+) -> list[dict[str, float]]:
+    """Take supervised steps until a check reaches `section.threshold`, or `section.maximum_steps` are taken.
+
+    `success_after(step)` is the success, 0 to 1, of the policy as it is after this step. Returns the curve, one point
+    per check: `step`, `loss` (mean since the check before, nats per reply token) and `validation`, the success.
+    """
+    curve: list[dict[str, float]] = []
+    losses: list[float] = []
+    for step in range(1, section.maximum_steps + 1):
+        # A function of the step and of no stream, so that checks and their length change no batch.
+        draws = seeding.generator(section.seed, "demonstrations", step).integers(len(sequences), size=section.batch)
+        metrics = learner.supervised_step(
+            sequences.select(draws),
+            learning_rate=warmed_up_and_falling(step, section.maximum_steps, section.learning_rate, section),
+            micro_batch_tokens=section.micro_batch_tokens,
+            weight_decay=section.weight_decay,
+            optimizer=section.optimizer,
+        )
+        losses.append(metrics["loss"])
+        if step % section.check_every == 0 or step == section.maximum_steps:
+            reached = success_after(step)
+            curve.append({"step": step, "loss": sum(losses) / len(losses), "validation": reached})
+            losses.clear()
+            if reached >= section.threshold:
+                break
+        validation = curve[-1]["validation"] if curve else 0.0
+        progress.report("warm start", step, section.maximum_steps, loss=metrics["loss"], success=validation)
+    return curve
