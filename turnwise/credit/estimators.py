@@ -1,0 +1,218 @@
+"""The advantage estimators by name, what each needs, and how one is applied to a batch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from turnwise.config.options import read_options
+from turnwise.config.peer_names import peer_answer
+from turnwise.config.schema import Credit
+from turnwise.credit.advantages import Advantages, turn_means
+from turnwise.credit.anchor_states import gigpo
+from turnwise.credit.batch import CreditBatch
+from turnwise.credit.generalised_advantage import bi_level_gae, critic_targets, gae, turn_gae
+from turnwise.credit.group_relative import grpo, rloo
+from turnwise.credit.parts import divided
+from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
+from turnwise.credit.turn_level import mt_grpo
+from turnwise.data.arrays import Ragged
+from turnwise.errors import ConfigurationError, CreditError
+from turnwise.plugins import CREDIT_RULE, installed, is_named, plugin
+from turnwise.world import quoted
+
+_CRITIC = ("reply_lengths", "values")
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """What an estimator cannot be used with while one of its options has a certain value."""
+
+    option: str
+    value: str
+    instead: str
+    """Another value of the option, which has no such restriction."""
+    most_turns: int | None = None
+    """The most turns that a trajectory may have; a summary, a plan or a lesson is a turn. None: any number."""
+    token_rewards: bool = True
+    """Whether rewards per token, such as a KL penalty, have a place."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """An advantage estimator, with what it needs: read by the checks of a configuration, before any compute."""
+
+    function: Callable[..., Ragged]
+    """Maps a `CreditBatch` and keyword options to advantages, one row per trajectory."""
+    level: Literal["turn", "token"]
+    """Whether there is one advantage per turn or one per reply token."""
+    needs: tuple[str, ...] = ()
+    """The fields that a batch must have in addition to `group`, `turn_rewards` and `outcome`. If `values` is among
+    them, `bootstrap` is needed too as soon as a trajectory is `truncated`."""
+    grouped: bool = False
+    """Whether trajectories are compared within their group, so that a group of one has nothing to be compared with."""
+    restrictions: tuple[Restriction, ...] = ()
+    belongs_to: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Options that belong to certain values of another option, and are None under its other values: by their name, the
+    other option and these values."""
+    distributions: tuple[str, ...] = ()
+    """Of a plug-in: the installed packages, as pip calls them, whose version may change an advantage. They are looked
+    for before anything is computed, and their versions are part of the cache key."""
+
+    def restriction(self, options: Mapping[str, Any]) -> Restriction | None:
+        """The restriction under these options; None where there is none."""
+        return next((each for each in self.restrictions if options.get(each.option) == each.value), None)
+
+
+ESTIMATORS: Mapping[str, Estimator] = {
+    "grpo": Estimator(grpo, "turn", grouped=True),
+    "mt-grpo": Estimator(
+        mt_grpo,
+        "turn",
+        grouped=True,
+        restrictions=(Restriction("rule", "paper", instead="return-to-go", most_turns=2, token_rewards=False),),
+        belongs_to={"to_go": ("rule", ("per-index", "padded")), "baseline": ("rule", ("return-to-go",))},
+    ),
+    "rloo": Estimator(rloo, "turn", grouped=True),
+    "reinforce++": Estimator(reinforce_plus_plus, "token", needs=("reply_lengths",)),
+    "reinforce++-baseline": Estimator(reinforce_plus_plus_baseline, "token", needs=("reply_lengths",), grouped=True),
+    "gae": Estimator(gae, "token", needs=_CRITIC),
+    "turn-gae": Estimator(turn_gae, "turn", needs=_CRITIC),
+    "bi-level-gae": Estimator(bi_level_gae, "token", needs=_CRITIC),
+    "gigpo": Estimator(gigpo, "turn", needs=("anchors",), grouped=True),
+}
+"""The advantage estimators of this package by name; `estimator_of` finds those of others as well."""
+
+
+def estimator_of(name: str) -> Estimator:
+    """The estimator of a name: one of `ESTIMATORS`, or a plug-in (`turnwise.plugins`).
+
+    A plug-in that is a plain function is read as an `Estimator` of turns that compares within groups and needs nothing
+    else. Raises CreditError where there is none, or what is named is neither.
+    """
+    if name in ESTIMATORS:
+        return ESTIMATORS[name]
+    if not is_named(CREDIT_RULE, name) and (answer := peer_answer("credit.estimator", name)):
+        known = ", ".join([*ESTIMATORS, *installed(CREDIT_RULE)])
+        raise CreditError(f"credit.estimator must be one of {known}, or 'module:name'; found {name!r}{answer}")
+    try:
+        found = plugin(CREDIT_RULE, "credit.estimator", name, sorted(ESTIMATORS))
+    except ConfigurationError as error:
+        raise CreditError(str(error)) from error
+    if isinstance(found, Estimator):
+        return found
+    if inspect.isfunction(found):
+        return Estimator(found, "turn", grouped=True)
+    raise CreditError(
+        f"credit.estimator {name!r} must name an Estimator of turnwise.credit, or a function from a CreditBatch to "
+        f"advantages; found {found!r}"
+    )
+
+
+_IN_WORDS: Mapping[str, str] = {
+    "reply_lengths": "the tokens of each turn's reply",
+    "values": "a critic's values per reply token",
+    "anchors": "the world's state before each turn",
+}
+
+
+def estimate(name: str, batch: CreditBatch, **options: Any) -> Ragged:
+    """The advantages of a batch by the named estimator: one row per trajectory, with one entry per turn or reply token.
+
+    Turns that are not trained get 0. Raises CreditError for an unknown name or option, and for a batch that lacks what
+    the estimator needs.
+    """
+    advantages = _raw(name, batch, options)
+    if batch.trained is None:
+        return advantages
+    trained = batch.trained_turns if estimator_of(name).level == "turn" else batch.trained_tokens
+    return Ragged(np.where(trained.values, advantages.values, 0.0), advantages.offsets)
+
+
+def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
+    """The critic's targets for the named estimator: one row per trajectory, with one target per reply token.
+
+    A target is the advantage before whitening (the option `whiten`, where the estimator has it, is turned off) plus the
+    value that was its baseline. Turns that are not trained have targets as well. The options are those of `estimate`.
+    Raises CreditError for an estimator without a critic.
+    """
+    require_options(name, options)
+    if "values" not in estimator_of(name).needs:
+        with_critic = [known for known in ESTIMATORS if "values" in ESTIMATORS[known].needs]
+        raise CreditError(f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none")
+    known = read_options(name, estimator_of(name).function, options)
+    advantages = _raw(name, batch, {**options, "whiten": False} if "whiten" in known else options)
+    return critic_targets(batch, advantages, of_turns=estimator_of(name).level == "turn")
+
+
+def require_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise CreditError unless `name` is an estimator that has these `options` and accepts their values."""
+    estimator = estimator_of(name)
+    try:
+        read = read_options(name, estimator.function, options)
+    except ConfigurationError as error:
+        raise CreditError(str(error)) from None
+    for option, (other, values) in estimator.belongs_to.items():
+        if read[option] is not None and read[other] not in values:
+            raise CreditError(
+                f"{option} belongs to {name}'s {other} {' and '.join(values)}; found it with {other} {read[other]!r}"
+            )
+
+
+def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
+    """The advantages of all turns, before those that are not trained are set to 0."""
+    require_options(name, options)
+    estimator = estimator_of(name)
+    for needed in estimator.needs:
+        if getattr(batch, needed) is None:
+            raise CreditError(f"{name!r} needs {needed}, {_IN_WORDS[needed]}; the batch has none")
+    advantages = estimator.function(batch, **options)
+    return advantages if name in ESTIMATORS else _required(name, estimator, batch, advantages)
+
+
+def _required(name: str, estimator: Estimator, batch: CreditBatch, found: Any) -> Ragged:
+    """A plug-in's advantages as an array. Raises CreditError unless each turn or token has a finite one."""
+    try:
+        advantages = found if isinstance(found, Ragged) else Ragged.of(found)
+    except (TypeError, ValueError) as error:  # None, texts, complex numbers, rows that are single numbers
+        raise CreditError(
+            f"{name!r} must return one row of numbers per trajectory; found {quoted(found)}, of which none can be made"
+        ) from error
+    expected = batch.trained_turns if estimator.level == "turn" else batch.trained_tokens
+    if not np.array_equal(advantages.offsets, expected.offsets):
+        raise CreditError(
+            f"{name!r} must return one row per trajectory, with one advantage per {estimator.level}: "
+            f"{expected.lengths.tolist()[:8]}; found {advantages.lengths.tolist()[:8]}"
+        )
+    if not np.isfinite(advantages.values).all():
+        raise CreditError(f"{name!r} must return finite numbers; found {advantages.values.tolist()[:8]}")
+    return advantages
+
+
+def rollout_advantages(
+    trajectories: Sequence[int], batch: CreditBatch, credit: Credit, thought_lengths: Ragged | None = None
+) -> Advantages:
+    """The advantages of a batch as configured.
+
+    `trajectories` are the batch's indices in the rollout. `thought_lengths` has the number of thought tokens of each
+    turn's reply; it is needed where thoughts have credit of their own. Raises CreditError as `estimate` does.
+    """
+    advantages = estimate(credit.estimator, batch, **credit.options)
+    estimator = estimator_of(credit.estimator)
+    tokens = advantages if estimator.level == "token" else None
+    targets = None
+    if "values" in estimator.needs:
+        targets = value_targets(credit.estimator, batch, **credit.options)
+    if credit.thought is not None:
+        assert thought_lengths is not None, "thoughts that have credit of their own must have been found"
+        of_thoughts = estimate(credit.thought.estimator, batch, **credit.thought.options)
+        if estimator_of(credit.thought.estimator).level == "turn":
+            of_thoughts = batch.on_reply_tokens(of_thoughts)
+        of_actions = batch.on_reply_tokens(advantages) if tokens is None else tokens
+        tokens = divided(batch, of_actions, of_thoughts, thought_lengths, credit.thought.weight)
+    turns = advantages if tokens is None else turn_means(batch, tokens)
+    return Advantages(np.array(trajectories, dtype=np.int64), turns, tokens, targets)
