@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from turnwise.agent.added_rewards import require_added_rewards
-from turnwise.agent.branching import require_branching
 from turnwise.agent.formats import make_format
 from turnwise.config import schema
 from turnwise.config.agent import Agent
@@ -44,7 +43,7 @@ from turnwise.config.schema import (
 from turnwise.config.variants import require_distinct_variants
 from turnwise.config.world_checks import require_files, require_primary_column, require_rewards
 from turnwise.credit.rejection_sampling import require_shares
-from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit
+from turnwise.credit.requirements import CreditInputs, needs_critic, require_branching, require_credit
 from turnwise.credit.selection import require_selection
 from turnwise.curriculum.rules import Curriculum, make_curriculum, require_playable
 from turnwise.data.conversations import require_demonstrations

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.agent.branching import cost, group_of, require_branching, trained_at, turn_of
+from turnwise.agent.branching import cost, group_of, trained_at, turn_of
 from turnwise.credit import ESTIMATORS
+from turnwise.credit.requirements import require_branching
 from turnwise.credit.selection import RULES
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.errors import ConfigurationError

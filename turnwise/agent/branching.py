@@ -23,9 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from turnwise.credit import ESTIMATORS, estimator_of
 from turnwise.data.trajectory import Trajectory, Turn
-from turnwise.errors import ConfigurationError
 
 
 def group_of(prompt: int, turn: int, prompts: int) -> int:
@@ -68,28 +66,6 @@ def cost(trajectories: Sequence[Trajectory], prompts: int) -> dict[str, float]:
         "branching/trained_tokens": trained,
         **({"branching/cost": sampled / independent} if independent else {}),
     }
-
-
-def require_branching(estimator: str, selection: str) -> None:
-    """Raise ConfigurationError for an estimator or a selection rule that cannot be used with branching groups."""
-    suited = [name for name, each in ESTIMATORS.items() if each.grouped and "anchors" not in each.needs]
-    found = estimator_of(estimator)
-    if not found.grouped or "anchors" in found.needs:
-        reason = (
-            "its anchor states are what a branching group shares already, and replayed turns would count as visits"
-            if "anchors" in found.needs
-            else "it compares nothing within a group, so that the groups would be sampled for nothing"
-        )
-        raise ConfigurationError(
-            f"rollout.scheme branching goes with the estimators {', '.join(suited)}; found credit.estimator: "
-            f"{estimator}: {reason}. Choose one of those, or the scheme independent"
-        )
-    if selection == "mixed":
-        raise ConfigurationError(
-            "rollout.scheme branching cannot go with selection.rule mixed, which samples prompts again until there are "
-            "rollout.prompts groups: a prompt has as many groups as its trunk has turns. Choose another rule, or the "
-            "scheme independent"
-        )
 
 
 def _tokens(turns: Sequence[Turn]) -> int:
