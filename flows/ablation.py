@@ -26,7 +26,7 @@ from tasks.observing import observing
 from tasks.report.report import ReportedRun, ReportParameters, report
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
-from turnwise.reporting.data.cells import WARM_START
+from turnwise.results.cells import WARM_START
 from turnwise.store import Reference
 from turnwise.store.default import require_place
 from turnwise.tracking.database import require_store

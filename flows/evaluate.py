@@ -10,7 +10,7 @@ from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, pre
 from flows.runtime.display import Display
 from flows.runtime.work_left import stages_of_preparation, stages_of_reference_points
 from turnwise.experiment import Experiment
-from turnwise.reporting.data.cells import WARM_START
+from turnwise.results.cells import WARM_START
 from turnwise.store import default_store
 
 

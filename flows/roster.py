@@ -26,7 +26,7 @@ from tasks.update.rejection_sampling import keep
 from tasks.update.update import update
 from turnwise.experiment import Experiment
 from turnwise.health.monitors import OF_PROBE
-from turnwise.reporting.data.report_data import SHARE
+from turnwise.results.report_data import SHARE
 from turnwise.statistics.curves import Spending
 from turnwise.store import Reference
 

@@ -41,9 +41,9 @@ from turnwise.config.variants import require_distinct_variants
 from turnwise.data.outcomes import LeftOut
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build
-from turnwise.reporting.data.cells import curve, task_means, whole_curve
-from turnwise.reporting.data.outcomes import collected, ended_run
 from turnwise.reporting.sweep import SweepReport
+from turnwise.results.cells import curve, task_means, whole_curve
+from turnwise.results.outcomes import collected, ended_run
 from turnwise.statistics import ReferencePoints, Results, judge
 from turnwise.statistics.curves import Points
 from turnwise.store import Reference

@@ -32,9 +32,10 @@ ROOMS: Mapping[str, set[str]] = {
     "curriculum": {"config", "data"},
     "health": {"config", "data", "statistics", "credit", "policy", "curriculum"},
     "agent": {"config", "data", "credit", "policy", "store"},
+    "results": {"config", "data", "statistics", "store"},
     "checking": {"agent", "config", "credit", "data", "statistics", "store"},
     "tracking": {"config", "data", "store"},
-    "reporting": {"checking", "config", "data", "statistics", "store", "tracking"},
+    "reporting": {"checking", "config", "data", "results", "statistics", "store", "tracking"},
     "experiment": {"agent", "config", "credit", "curriculum", "data", "health", "policy", "store"},
     "credit_study": {"checking", "credit", "reporting", "statistics"},
 }

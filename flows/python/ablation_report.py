@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.data.tables import (
     CURVES_HEADER,
     DATA_FILE,
@@ -20,6 +19,7 @@ from turnwise.reporting.data.tables import (
 )
 from turnwise.reporting.formatting import heading, marked, with_bounds
 from turnwise.reporting.html.report_files import PAGE_FILE
+from turnwise.results.report_data import ReportData
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,8 +21,8 @@ from flows.workers.left_out import require_none, said_of
 from tasks.report.report import read_report
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
-from turnwise.reporting.data.cells import WARM_START
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.results.cells import WARM_START
+from turnwise.results.report_data import ReportData
 from turnwise.store.digests import digest_of
 
 logger = logging.getLogger(__name__)

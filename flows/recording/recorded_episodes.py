@@ -19,9 +19,9 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.policy.token_texts import Spelling
-from turnwise.reporting.data.cells import WARM_START
 from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted, by_task, whole_tasks
-from turnwise.reporting.data.report_data import Sample
+from turnwise.results.cells import WARM_START
+from turnwise.results.report_data import Sample
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.world import Reward

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from flows import roster
 from flows.roster import IterationStage, MachineCost
 from flows.run_state import Iteration
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.data.tables import headline_columns
+from turnwise.results.report_data import ReportData
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RunArtifacts
 from turnwise.tracking.names import mlflow_name

@@ -23,10 +23,10 @@ from turnwise.data.task_sets import task_set_digest
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root
-from turnwise.reporting.data.outcomes import Outcomes
-from turnwise.reporting.data.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
+from turnwise.results.outcomes import Outcomes
+from turnwise.results.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import RunArtifacts

@@ -11,7 +11,7 @@
     mt-grpo/share above 0.5           a point of its performance profile
     mt-grpo/tokens sampled            a row of account.csv: what the runs of a variant cost together
 
-Values are computed as in the report: see `turnwise.reporting.data.cells` and `turnwise.statistics.verdict`.
+Values are computed as in the report: see `turnwise.results.cells` and `turnwise.statistics.verdict`.
 
 This stays in `flows`: metrics are named by the roster, and the roster composes stages.
 """
@@ -31,9 +31,9 @@ from flows.roster import accounts, recorded_groups, spending
 from tasks.report import history
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.data.cells import WARM_START, cell, column_of, table_columns
 from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
 from turnwise.reporting.data.tables import COUNTS, SECONDS
+from turnwise.results.cells import WARM_START, cell, column_of, table_columns
 from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store

@@ -15,9 +15,9 @@ from pathlib import Path
 from uuid import UUID
 
 from flows.runtime.flow_runs import in_flow_run
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.formatting import marked, with_bounds
+from turnwise.results.report_data import ReportData
 
 SECONDS_BETWEEN_WRITES = 5.0
 TABLE_COLUMNS = 4

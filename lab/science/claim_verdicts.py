@@ -34,7 +34,7 @@ from typing import Literal
 import numpy as np
 
 from lab.science.claims import Claim, ClaimsPage, Relationship
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.results.report_data import ReportData
 from turnwise.statistics import Interval, student_over_seeds
 from turnwise.statistics.significance import shaffer
 

@@ -14,7 +14,7 @@ import numpy as np
 from lab.science.claim_verdicts import LEVEL, DecidedClaim, Evidence, Verdict
 from lab.science.claims import ClaimsPage, PlannedPower
 from lab.science.power import seeds_to_decide, smallest_decided
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.results.report_data import ReportData
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from lab.science.claim_verdicts import LEVEL, DecidedClaim, decide
 from lab.science.claims import ClaimsPage
 from lab.science.claims_power import open_relations, planned_seeds
 from lab.science.tuning import chosen_rates, tried_rates
-from turnwise.reporting.data.report_data import SHARE, Curve, ReportData
 from turnwise.reporting.figures.drawing import Figure, styles, wrapped
 from turnwise.reporting.figures.learning_curves import draw_variant, ended_handle, ended_seeds
 from turnwise.reporting.formatting import UNDEFINED, duration, marked, number, of_processes, with_bounds
 from turnwise.reporting.markdown import render
+from turnwise.results.report_data import SHARE, Curve, ReportData
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.world import SPLITS
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.results.report_data import ReportData
 
 MEASURE = "validation/sampled"
 """The curve whose last value counts."""

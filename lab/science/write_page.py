@@ -26,8 +26,8 @@ from turnwise.data.outcomes import LeftOut
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.data.run_groups import at_equal_budgets, grouped
+from turnwise.results.report_data import ReportData
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import use_storage
 from turnwise.tracking.finding import find_runs

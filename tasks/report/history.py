@@ -15,8 +15,8 @@ from turnwise.config.schema import Section
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
-from turnwise.reporting.data.outcomes import VariantWork
-from turnwise.reporting.data.report_data import SHARE, AlarmRaised, Curve, Endings
+from turnwise.results.outcomes import VariantWork
+from turnwise.results.report_data import SHARE, AlarmRaised, Curve, Endings
 from turnwise.store import Reference, default_store
 
 NATS = "nats per token"

@@ -21,8 +21,8 @@ from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.token_texts import Spelling
-from turnwise.reporting.data import report_data
-from turnwise.reporting.data.cells import (
+from turnwise.results import report_data
+from turnwise.results.cells import (
     WARM_START,
     cell,
     column_of,
@@ -32,7 +32,7 @@ from turnwise.reporting.data.cells import (
     task_means,
     whole_curve,
 )
-from turnwise.reporting.data.outcomes import Outcomes, collected, ended_run
+from turnwise.results.outcomes import Outcomes, collected, ended_run
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points
 from turnwise.store import Reference, default_store

@@ -31,9 +31,9 @@ from tasks.health.health import read_health
 from turnwise.config.sweeps import candidates
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
-from turnwise.reporting.data.cells import cell
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.finding import report_finding
+from turnwise.results.cells import cell
+from turnwise.results.report_data import ReportData
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.world import make_world

@@ -10,7 +10,7 @@ from comparison import Computed
 
 from flows.commands import cli
 from flows.recording.sources import answer
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.results.report_data import ReportData
 from turnwise.store import default_store
 from turnwise.store.provenance import shortened
 from turnwise.tracking.finding import RecordedRun, find_runs

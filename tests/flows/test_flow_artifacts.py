@@ -12,7 +12,7 @@ from rich.console import Console
 from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress, artifact_key, publish_results, results_markdown
 from tasks.observing import StageCall
-from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
+from turnwise.results.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
 from turnwise.store import Reference
 

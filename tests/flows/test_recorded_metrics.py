@@ -11,7 +11,7 @@ from flows.recording.recorded_metrics import evaluation_metrics, metrics_of, sum
 from flows.run_state import Iteration, Models
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.experiment import load
-from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
+from turnwise.results.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder

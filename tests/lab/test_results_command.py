@@ -7,7 +7,7 @@ import pytest
 
 from lab import results_page as command
 from lab.results_page import PAGE_FILE, RECORD_FILE, read_record
-from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
+from turnwise.results.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import wilson
 
 

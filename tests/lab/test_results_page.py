@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from lab.results_page import learning_results, page, read_record, record_text
-from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
+from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Interval, student_over_seeds, wilson
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.reporting.data.outcomes import VariantWork
-from turnwise.reporting.data.report_data import (
+from turnwise.results.outcomes import VariantWork
+from turnwise.results.report_data import (
     AlarmRaised,
     Curve,
     Endings,

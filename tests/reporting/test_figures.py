@@ -5,8 +5,8 @@ from dataclasses import replace
 import matplotlib
 import pytest
 
-from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.reporting.figures import comparison, drawing, learning_curves
+from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
 from turnwise.reporting.formatting import basis, bounds, duration, heading, number, signed
+from turnwise.results.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import Interval, student_over_seeds, wilson
 
 

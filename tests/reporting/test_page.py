@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.reporting.data.outcomes import VariantWork
-from turnwise.reporting.data.report_data import AlarmRaised, Endings, ReportData, Row
 from turnwise.reporting.figures.learning_curves import curves_that_matter, other_curves_by_topic
 from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import verdict
 from turnwise.reporting.html.page import GLOSSARY, page
 from turnwise.reporting.html.report_files import write_report
+from turnwise.results.outcomes import VariantWork
+from turnwise.results.report_data import AlarmRaised, Endings, ReportData, Row
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -220,7 +220,7 @@ def test_another_process_draws_the_same_bytes_from_the_reports_file(written, tmp
     command = (
         "import pathlib, sys\n"
         "from turnwise.reporting.html.report_files import write_report\n"
-        "from turnwise.reporting.data.report_data import ReportData\n"
+        "from turnwise.results.report_data import ReportData\n"
         "write_report(ReportData.from_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))"
     )
     arguments = [str(written / "report.json"), str(tmp_path)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.reporting.data.report_data import STAGES, Curve, ReportColumn, ReportData, Row
+from turnwise.results.report_data import STAGES, Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
 
 

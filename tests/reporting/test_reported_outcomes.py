@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from turnwise.reporting.data.outcomes import EndedRun, LeftOutRun, Outcomes, VariantWork
-from turnwise.reporting.data.report_data import ReportData, Row
 from turnwise.reporting.data.tables import tables
 from turnwise.reporting.figures.learning_curves import learning_curves
 from turnwise.reporting.finding import finding, report_finding
 from turnwise.reporting.html.page import page
 from turnwise.reporting.terminal.comparison import print_report
+from turnwise.results.outcomes import EndedRun, LeftOutRun, Outcomes, VariantWork
+from turnwise.results.report_data import ReportData, Row
 from turnwise.statistics import student_over_seeds
 
 GUARD, ALARM = "zero_variance_groups", "the alarm on entropy"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from turnwise.config.sweeps import candidates
-from turnwise.reporting.data.outcomes import EndedRun, LeftOutRun, Outcomes
 from turnwise.reporting.sweep import SweepReport
+from turnwise.results.outcomes import EndedRun, LeftOutRun, Outcomes
 from turnwise.statistics import Results, judge
 
 KEY = "optimization.learning_rate"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.html.page import page
 from turnwise.reporting.html.rendering import render, templates
+from turnwise.results.report_data import ReportData
 from turnwise.world import Reward
 
 ATTACK = "\"'><script>alert(1)</script>\x1b"

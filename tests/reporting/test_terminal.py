@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
 from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import bounds, duration, number
 from turnwise.reporting.terminal.comparison import print_report
+from turnwise.results.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import wilson
 
 

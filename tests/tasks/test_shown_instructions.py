@@ -13,7 +13,7 @@ from tasks.playing import frame_of
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.reporting.data.episodes import ShownEpisode
-from turnwise.reporting.data.report_data import Sample
+from turnwise.results.report_data import Sample
 from turnwise.store import default_store
 
 

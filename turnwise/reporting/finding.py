@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.formatting import number, signed, with_bounds
+from turnwise.results.report_data import ReportData
 from turnwise.statistics import Comparison, Interval, Judgement
 
 DIGITS = 2

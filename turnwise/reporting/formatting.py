@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
-from turnwise.reporting.data.outcomes import EndedRun
-from turnwise.reporting.data.report_data import SHARE, Curve, ReportColumn, ReportData, Row
+from turnwise.results.outcomes import EndedRun
+from turnwise.results.report_data import SHARE, Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Comparison, Interval
 from turnwise.statistics.interval import SINGULAR, Unit
 

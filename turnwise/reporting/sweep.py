@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.config.sweeps import Candidate
-from turnwise.reporting.data.outcomes import Outcomes
 from turnwise.reporting.formatting import bounds, number, with_bounds
 from turnwise.reporting.terminal.tables import TextTable
+from turnwise.results.outcomes import Outcomes
 from turnwise.statistics import Judgement
 from turnwise.statistics.verdict import Standing
 

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnwise.reporting.data.report_data import Sample
 from turnwise.reporting.formatting import signed
+from turnwise.results.report_data import Sample
 
 ABOVE, BELOW = (0, 114, 178), (213, 94, 0)
 """Colours of positive and negative advantages: red, green, blue, each from 0 to 255."""

@@ -8,7 +8,7 @@ from lab.science.claim_verdicts import decide
 from lab.science.claims import ClaimsPage
 from lab.science.claims_power import open_relations, planned_seeds
 from lab.science.power import seeds_to_decide, smallest_decided
-from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
+from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
 
 OURS, THEIRS = (0.50, 0.54, 0.46, 0.52), (0.49, 0.50, 0.48, 0.49)

@@ -7,8 +7,8 @@ from scipy import stats
 
 from lab.science.claim_verdicts import DecidedClaim, Verdict, decide
 from lab.science.claims import ClaimsPage
-from turnwise.reporting.data.outcomes import EndedRun, LeftOutRun, Outcomes
-from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
+from turnwise.results.outcomes import EndedRun, LeftOutRun, Outcomes
+from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
 
 BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)

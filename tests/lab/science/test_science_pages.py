@@ -12,8 +12,8 @@ from lab.science.write_page import PAGES, draw_page, experiment_of, records
 from tasks.report.history import AT_LIMIT, LIMIT
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.data.report_data import Curve, ReportData
 from turnwise.reporting.figures.drawing import Figure
+from turnwise.results.report_data import Curve, ReportData
 
 ROOT = Path(__file__).parents[3]
 NAMES = sorted(path.stem for path in (ROOT / CLAIMS).glob("*.yaml"))

@@ -16,8 +16,8 @@ from turnwise.data.evaluations import read_evaluation
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import write_trajectories
-from turnwise.reporting.data import cells
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.results import cells
+from turnwise.results.report_data import ReportData
 from turnwise.store import Reference, default_store
 
 RUNS = tuple(ReportedRun(variant="grpo", seed=seed) for seed in (1, 2))

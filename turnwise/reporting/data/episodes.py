@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from turnwise.reporting.data.report_data import Sample
+from turnwise.results.report_data import Sample
 
 Occasion = Literal["training", "validation", "test"]
 OCCASIONS: tuple[Occasion, ...] = ("training", "validation", "test")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from turnwise.data.outcomes import LeftOut
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.data.cells import WARM_START, cell, greedy_column, task_means, whole_curve
-from turnwise.reporting.data.outcomes import Outcomes, collected, ended_run
+from turnwise.results.cells import WARM_START, cell, greedy_column, task_means, whole_curve
+from turnwise.results.outcomes import Outcomes, collected, ended_run
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import AtEqualBudget, Points, Spending, equal_budget, within_budget
 from turnwise.statistics.evaluation_protocol import circumstances

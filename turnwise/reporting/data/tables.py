@@ -8,8 +8,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from turnwise.reporting.data.outcomes import VariantWork
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.results.outcomes import VariantWork
+from turnwise.results.report_data import ReportData
 from turnwise.statistics import Judgement
 from turnwise.statistics.interval import Interval
 

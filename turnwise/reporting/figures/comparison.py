@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from turnwise.reporting.data.report_data import SHARE, ReportColumn, ReportData
 from turnwise.reporting.data.tables import interval_data
 from turnwise.reporting.figures.drawing import (
     COLOURS,
@@ -23,6 +22,7 @@ from turnwise.reporting.figures.drawing import (
     wrapped,
 )
 from turnwise.reporting.formatting import duration, heading
+from turnwise.results.report_data import SHARE, ReportColumn, ReportData
 from turnwise.statistics import Interval
 
 REFERENCE_DASHES: tuple[tuple[float, ...], ...] = ((5, 3), (1.2, 2), (7, 2, 1.2, 2))

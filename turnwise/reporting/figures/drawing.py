@@ -20,7 +20,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.results.report_data import ReportData
 
 # Okabe and Ito's palette for all kinds of colour vision, without its yellow, which is too light for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

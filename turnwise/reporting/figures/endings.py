@@ -14,9 +14,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.reporting.data.report_data import Endings, ReportData
 from turnwise.reporting.figures.drawing import Figure
 from turnwise.reporting.formatting import ENDINGS, ending
+from turnwise.results.report_data import Endings, ReportData
 
 LOOKS = {
     "success": ("#0072B2", ""),

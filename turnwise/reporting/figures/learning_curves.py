@@ -14,9 +14,9 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.reporting.data.report_data import SHARE, Curve, ReportData
 from turnwise.reporting.figures.drawing import GREY, Figure, LineStyle, file_name, handle, legend_below, styles, wrapped
 from turnwise.reporting.formatting import heading
+from turnwise.results.report_data import SHARE, Curve, ReportData
 
 CURVE_INCHES = (3.4, 2.45)
 MATTER = ("validation/sampled", "validation/greedy", "rollout/success", "policy/entropy", "credit/reward")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.data.tables import (
     ACCOUNT_FILE,
     COUNTS,
@@ -28,6 +27,7 @@ from turnwise.reporting.figures.learning_curves import (
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.html.rendering import digest_of_script, render, source
 from turnwise.reporting.token_heat_map import largest_advantage
+from turnwise.results.report_data import ReportData
 
 GLOSSARY: Mapping[str, str] = {
     "Variant": "One method of an ablation: the options that it changes.",

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.data.tables import (
     ACCOUNT_FILE,
     DATA_FILE,
@@ -21,6 +20,7 @@ from turnwise.reporting.data.tables import (
     as_csv,
     tables,
 )
+from turnwise.results.report_data import ReportData
 from turnwise.store.atomic_write import write_together, write_whole
 from turnwise.store.digests import digest_of, sha256_of
 from turnwise.store.fingerprint import fingerprint

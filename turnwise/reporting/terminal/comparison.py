@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.formatting import (
     UNDEFINED,
@@ -25,6 +24,7 @@ from turnwise.reporting.formatting import (
     number,
     of_processes,
 )
+from turnwise.results.report_data import ReportColumn, ReportData, Row
 
 
 def print_report(report: ReportData, console: Console) -> None:

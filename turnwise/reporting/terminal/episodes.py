@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.reporting.data.episodes import ShownEpisode, by_task
-from turnwise.reporting.data.report_data import Sample
 from turnwise.reporting.formatting import ending, reply_log_probability, signed, turn_title, visible
 from turnwise.reporting.token_heat_map import (
     ABOVE,
@@ -22,6 +21,7 @@ from turnwise.reporting.token_heat_map import (
     step,
     token_advantages,
 )
+from turnwise.results.report_data import Sample
 
 LINES, CHARACTERS = 12, 2000
 """Maximum lines and characters shown of one passage."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnwise.reporting.data.outcomes import Outcomes
 from turnwise.reporting.formatting import MINUS, UNDEFINED, bounds, number, probability, signed
 from turnwise.reporting.terminal.tables import TextTable
+from turnwise.results.outcomes import Outcomes
 from turnwise.statistics import Comparison, Interval, Judgement, Standing
 from turnwise.statistics.verdict import Learning
 

@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from turnwise.data.trajectory import Trajectory
-from turnwise.reporting.data.outcomes import Outcomes, VariantWork
+from turnwise.results.outcomes import Outcomes, VariantWork
 from turnwise.statistics import Interval, Judgement
 from turnwise.world import Reward
 

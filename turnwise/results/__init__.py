@@ -1,0 +1,1 @@
+"""The results of an ablation as plain data: its numbers, from evaluations, and what a report of them holds."""
