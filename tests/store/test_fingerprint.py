@@ -51,6 +51,8 @@ def forget() -> None:
     code._remembered.cache_clear()
     code._not_yet_written.clear()
     code._closure.cache_clear()
+    code._function_digest.cache_clear()
+    code._public_names.cache_clear()
     code._is_uninstalled.cache_clear()
     code._edited.clear()
     code._looked_at.clear()
@@ -177,8 +179,144 @@ def test_an_edit_while_the_process_runs_changes_nothing_but_is_told_once(
 
 def test_our_own_packages_are_followed_and_others_are_not() -> None:
     named = ("turnwise.config.strict_yaml", "turnwise.seeding")  # of which one imports ruamel, the other numpy
-    names = {source.name for source in code._closure(named, frozenset())}
-    assert names == {"turnwise", "turnwise.config", "turnwise.errors", *named}
+    assert code.modules_of(named) == ("turnwise.config.strict_yaml", "turnwise.errors", "turnwise.seeding")
+
+
+def test_what_is_left_out_may_be_a_package(folder: Path) -> None:
+    named = ["our_world.world"]
+    assert {"our_world.nested", "our_world.nested.deep", "our_world.starred.part"} <= {*code.modules_of(named)}
+    left = code.modules_of(named, without=["our_world.nested"])
+    assert {"our_world.world", "our_world.rules"} <= {*left}
+    assert not [name for name in left if name.startswith(("our_world.nested", "our_world.starred"))]
+
+
+GATHERING = {
+    "__init__.py": '''"""Gathers."""
+from typing import TYPE_CHECKING
+from gathering.inner.first import one
+from .second import two as second
+if TYPE_CHECKING:
+    import gathering.inner.typed
+__all__ = ["one", "second"]
+''',
+    "first.py": "one = 1\n",
+    "second.py": "import gathering.inner.deeper\ntwo = 2\n",
+    "third.py": "three = 3\n",
+    "typed.py": "four = 4\n",
+    "deeper.py": "five = 5\n",
+}
+
+
+@pytest.fixture
+def gathering(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package within one whose gathered names are looked through."""
+    monkeypatch.setattr(code, "LOOKED_THROUGH", "gathering")
+    (folder / "gathering" / "inner").mkdir(parents=True)
+    (folder / "gathering" / "__init__.py").write_text("")
+    for name, text in GATHERING.items():
+        (folder / "gathering" / "inner" / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("imports", "modules"),
+    [
+        ("from gathering.inner import one", {"first"}),
+        ("from gathering.inner import one as uno", {"first"}),
+        ("from gathering.inner import second", {"second", "deeper"}),
+        ("from gathering.inner import third", {"third"}),
+        ("from gathering.inner.third import three", {"third"}),
+        ("from gathering.inner import unknown", {"", "first", "second", "deeper"}),
+        ("import gathering.inner", {"", "first", "second", "deeper"}),
+        ("from gathering.inner import *", {"", "first", "second", "third", "typed", "deeper"}),
+    ],
+)
+def test_a_name_that_a_package_gathers_counts_as_the_module_that_defines_it(
+    gathering: Path, imports: str, modules: set[str]
+) -> None:
+    (gathering / "user.py").write_text(f"{imports}\n")
+    forget()
+    expected = {f"gathering.inner.{name}".removesuffix(".") for name in modules}
+    assert {*code.modules_of(["user"])} - {"user"} == expected
+
+
+@pytest.mark.parametrize("more", ["TABLE = {}", "import gathering.inner.first", "def computes(): pass", "one.change()"])
+def test_a_package_that_does_anything_but_gather_counts_whole(gathering: Path, more: str) -> None:
+    (gathering / "gathering" / "inner" / "__init__.py").write_text(f"{GATHERING['__init__.py']}{more}\n")
+    (gathering / "user.py").write_text("from gathering.inner import one\n")
+    forget()
+    assert {"gathering.inner", "gathering.inner.second"} <= {*code.modules_of(["user"])}
+
+
+def test_packages_of_others_count_whole_since_their_imports_may_change_anything(gathering: Path) -> None:
+    (gathering / "theirs").mkdir()
+    (gathering / "theirs" / "__init__.py").write_text("from theirs.patches import patched\n")
+    (gathering / "theirs" / "patches.py").write_text("patched = True\n")
+    (gathering / "theirs" / "world.py").write_text("size = 1\n")
+    forget()
+    assert code.modules_of(["theirs.world"]) == ("theirs", "theirs.patches", "theirs.world")
+
+
+def test_what_a_plug_in_takes_of_the_library_by_its_public_name_counts(folder: Path) -> None:
+    (folder / "rule.py").write_text("import turnwise as tw\n\n\ndef rule(batch):\n    return tw.estimate(batch)\n")
+    (folder / "other.py").write_text("from turnwise import estimate\n")
+    forget()
+    for name in ("rule", "other"):
+        assert "turnwise.credit.group_relative" in code.modules_of([name])
+
+
+FUNCTION = '''
+from our_world.helper import one
+
+SIZE = 1
+OTHER = 2
+
+
+def helper():
+    return SIZE
+
+
+def unused():
+    return OTHER
+
+
+class Parameters:
+    size: int = 3
+
+
+@declared(code=unused)
+def stage(parameters: Parameters) -> int:
+    """A text."""
+    return helper() + one()
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("helper() + one()", "helper() - one()", True),
+        ("SIZE = 1", "SIZE = 2", True),
+        ("return SIZE", "return SIZE + 1", True),
+        ("OTHER = 2", "OTHER = 3", False),
+        ("return OTHER", "return 0", False),
+        ("size: int = 3", "size: int = 4", False),
+        ("code=unused", "code=helper", False),
+        ("A text.", "Another text.", False),
+        ("parameters: Parameters", "parameters: int", False),
+    ],
+)
+def test_the_digest_of_a_function_has_what_it_uses_of_its_module(
+    folder: Path, old: str, new: str, counts: bool
+) -> None:
+    def digest() -> str:
+        forget()
+        return code._function_digest("staged", "stage")
+
+    (folder / "staged.py").write_text(FUNCTION)
+    before = digest()
+    assert old in FUNCTION
+    (folder / "staged.py").write_text(FUNCTION.replace(old, new))
+    assert (digest() != before) == counts
 
 
 def test_what_one_process_has_read_is_kept_for_the_next_and_every_edit_is_seen(

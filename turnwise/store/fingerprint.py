@@ -5,6 +5,10 @@ directly or indirectly. Comments, docstrings and formatting do not count; a chan
 It is computed from the source without importing anything. It cannot see modules that are named only at run time (such
 as a world in the configuration: pass its name to `fingerprint` too) or data files (make them an input, or part of the
 code).
+
+A package of the library whose `__init__.py` only gathers names of its modules is looked through: who imports such a
+name depends on the module that defines it and not on the package's others. That is sound where importing a module
+changes nothing besides, as it is in the library (`tests/test_clean_imports.py`); packages of others count whole.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import math
 import pkgutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -40,6 +44,22 @@ _not_yet_written: list[str] = []
 """The modules that this process has read and not yet written for others."""
 
 OUR_PACKAGES = frozenset({"turnwise", "tasks", "envs", "flows"})
+DETERMINES_NOTHING: Mapping[str, str] = {
+    "flows": "in which order stages run",
+    "tasks": "where a stage's inputs come from and where its result goes: what it computes is its function's own code",
+    "turnwise.store": "where artifacts lie; what is in them is verified against their digests",
+    "turnwise.tracking": "what MLflow shows of results",
+    "turnwise.progress": "what the terminal shows meanwhile",
+    "turnwise.errors": "what is said where there is no result",
+    "turnwise.suggestions": "which name a message suggests",
+}
+"""Packages and modules whose code is in no cache key, with what it is for instead of determining a result."""
+LOOKED_THROUGH = "turnwise"
+"""The package in which an `__init__.py` that only gathers names is looked through."""
+EVERYTHING = "*"
+"""In place of a name: a module is imported whole."""
+Wanted = tuple[str, str]
+"""A module, and the name that is imported from it, or `EVERYTHING`."""
 
 
 def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str:
@@ -52,7 +72,8 @@ def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str
 
     Args:
         module_names: dotted names, e.g. `["tasks.rollout.rollout", "envs.search"]`.
-        without: project modules that are neither read nor followed, since their code cannot change a result.
+        without: project modules and packages that are neither read nor followed, since their code cannot change a
+            result.
 
     Raises:
         ConfigurationError: a named module cannot be found.
@@ -62,6 +83,51 @@ def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str
     return digest_of({source.name: source.digest for source in sources if not source.is_empty})
 
 
+def modules_of(module_names: Sequence[str], without: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of the modules whose code `fingerprint` digests, sorted. Raises ConfigurationError as it does."""
+    sources = _closure(tuple(sorted(set(module_names))), frozenset(without))
+    return tuple(source.name for source in sources if not source.is_empty)
+
+
+def function_digest(function: Callable[..., Any]) -> str:
+    """A digest of a module's function and of what it uses of its own module: functions, classes and constants.
+
+    Decorators, annotations, docstrings and the code of other modules do not count. The source is read once per process.
+    """
+    return _function_digest(function.__module__, function.__qualname__)
+
+
+@cache
+def _function_digest(module: str, name: str) -> str:
+    spec = _find(module)
+    assert spec is not None and spec.origin is not None, f"the module {module} has been imported from a file"
+    tree = _WithoutAnnotations().visit(_WithoutTexts().visit(_parsed(Path(spec.origin))))
+    definitions: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        for defined in _defined_names(node):
+            definitions[defined] = node
+    if name not in definitions:  # defined within another function
+        return digest_of(ast.dump(tree))
+    used: dict[str, str] = {}
+    waiting = [name]
+    while waiting:
+        wanted = waiting.pop()
+        if wanted in used or wanted not in definitions:
+            continue
+        node = definitions[wanted]
+        used[wanted] = ast.dump(node)
+        waiting.extend(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+    return digest_of(used)
+
+
+def _defined_names(node: ast.stmt) -> list[str]:
+    """The names that a statement of a module defines; none for an import."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+
+
 def installed_imports(module_names: Sequence[str]) -> frozenset[str]:
     """The top-level names of the third-party packages that the fingerprinted code imports; no standard library.
 
@@ -69,7 +135,7 @@ def installed_imports(module_names: Sequence[str]) -> frozenset[str]:
     """
     sources = _closure(tuple(sorted(set(module_names))), frozenset())
     ours = OUR_PACKAGES | {source.name.partition(".")[0] for source in sources} | sys.stdlib_module_names
-    return frozenset({name.partition(".")[0] for source in sources for name in source.imports} - ours - {""})
+    return frozenset({name.partition(".")[0] for source in sources for name, _ in source.imports} - ours - {""})
 
 
 @dataclass(frozen=True)
@@ -84,8 +150,10 @@ class _Source:
     """Whether it has no statement besides docstrings."""
     digest: str
     """SHA-256 of the syntax tree without docstrings, in hexadecimal."""
-    imports: tuple[str, ...]
-    """Dotted names that may be modules (`from a import b` gives a and a.b), in the order of the source."""
+    imports: tuple[Wanted, ...]
+    """What it imports: (a, b) for `from a import b`, (a, EVERYTHING) for `import a`, in the order of the source."""
+    gathered: Mapping[str, Wanted] | None
+    """Of a package that only gathers names of modules: where each name is from. None of any other module."""
 
 
 _edited: set[Path] = set()
@@ -97,7 +165,7 @@ _looked_at: dict[Path, float] = {}
 def warn_of_edits(module_names: Sequence[str], without: Sequence[str] = ()) -> None:
     """Warn, once per file, of code edited since this process fingerprinted it: the process still runs the old code.
 
-    Each file is looked at every `SECONDS_BETWEEN_LOOKS` at most: a stage has a hundred, and ends within milliseconds.
+    Each file is looked at every `SECONDS_BETWEEN_LOOKS` at most: a stage has dozens, and ends within milliseconds.
     """
     now = time.monotonic()
     for source in _closure(tuple(sorted(set(module_names))), frozenset(without)):
@@ -124,21 +192,59 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
                 "on the path: install its package, or run from the folder that holds it"
             )
     found: dict[str, _Source] = {}
-    waiting = list(names)
+    waiting: list[Wanted] = [(name, EVERYTHING) for name in names]
+    seen: set[Wanted] = set()
     while waiting:
-        name = waiting.pop()
-        top = name.partition(".")[0]
-        if name in found or name in without or not (top in ours or _is_uninstalled(top)):
+        wanted = waiting.pop()
+        module, name = wanted
+        top = module.partition(".")[0]
+        if wanted in seen or _is_within(module, without) or not (top in ours or _is_uninstalled(top)):
             continue
-        package = name.rpartition(".")[0]
-        if package:
-            waiting.append(package)
-        source = _read(name)
-        if source is not None:
-            found[name] = source
+        seen.add(wanted)
+        package = module.rpartition(".")[0]
+        if package and not _is_looked_through(package):
+            waiting.append((package, EVERYTHING))
+        source = _read(module)
+        if name != EVERYTHING and source is not None and _is_looked_through(module):
+            gathered = _public_names(source.path) if module == LOOKED_THROUGH else source.gathered or {}
+            if name in gathered:
+                waiting.append(gathered[name])
+                continue
+            if _find(f"{module}.{name}") is not None:
+                waiting.append((f"{module}.{name}", EVERYTHING))
+                continue
+        elif name != EVERYTHING:
+            waiting.append((f"{module}.{name}", EVERYTHING))
+        if source is not None and module not in found:
+            found[module] = source
             waiting.extend(source.imports)
     _remember()
     return tuple(found[name] for name in sorted(found))
+
+
+def _is_looked_through(package: str) -> bool:
+    if package == LOOKED_THROUGH:  # it has what `import turnwise as tw` offers, and loads it when it is asked for
+        return True
+    source = _read(package)
+    return source is not None and source.gathered is not None
+
+
+@cache
+def _public_names(path: Path) -> dict[str, Wanted]:
+    """Where each name is from that a package offers by the stub beside its `__init__.py`, and loads when it is used."""
+    stub = path.with_suffix(".pyi")
+    nodes = ast.iter_child_nodes(_parsed(stub)) if stub.is_file() else ()
+    return {
+        alias.asname or alias.name: (_absolute(node, LOOKED_THROUGH), alias.name)
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def _is_within(module: str, packages: frozenset[str]) -> bool:
+    """Whether a module is one of these, or in one of these packages."""
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
 @cache
@@ -150,17 +256,21 @@ def _read(name: str) -> _Source | None:
     path = Path(spec.origin)
     state = _state(path)
     if (known := _remembered().get(f"{name} {path}")) is not None and known[0] == list(state or ()):
-        return _Source(name, path, state, known[1], known[2], tuple(known[3]))
+        imports = tuple((module, imported) for module, imported in known[3])
+        gathered = None if known[4] is None else {each: (module, old) for each, (module, old) in known[4].items()}
+        return _Source(name, path, state, known[1], known[2], imports, gathered)
     tree = _parsed(path)
     is_package = spec.submodule_search_locations is not None
-    imports = tuple(_imports(tree, name if is_package else name.rpartition(".")[0]))
+    imports = (*_imports(tree, name if is_package else name.rpartition(".")[0]), *_attributes(tree))
+    may_gather = is_package and (name == LOOKED_THROUGH or name.startswith(f"{LOOKED_THROUGH}."))
+    gathered = _gathered(tree, name) if may_gather else None
     tree = _WithoutTexts().visit(tree)
     digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
     # The clock of a file system is coarse: of a file written just now, the next write might have the same time.
     if state is not None and time.time() - state[0] / 1e9 > SECONDS_TO_SETTLE:
-        _remembered()[f"{name} {path}"] = [list(state), not tree.body, digest, imports]
+        _remembered()[f"{name} {path}"] = [list(state), not tree.body, digest, imports, gathered]
         _not_yet_written.append(name)
-    return _Source(name, path, state, not tree.body, digest, imports)
+    return _Source(name, path, state, not tree.body, digest, imports, gathered)
 
 
 def _memory() -> Path | None:
@@ -173,7 +283,7 @@ def _memory() -> Path | None:
 
 @cache
 def _remembered() -> dict[str, list[Any]]:
-    """By name and path of a module: the state of its file, whether it is empty, its digest, and what it imports.
+    """By name and path of a module: the state of its file, whether it is empty, its digest, its imports and its names.
 
     Parsing two hundred files takes a second, so it is kept in the home. It counts only for this Python and this module.
     """
@@ -248,21 +358,57 @@ def _is_uninstalled(top: str) -> bool:
     return not any({"site-packages", "dist-packages"} & set(Path(place).parts) for place in places)
 
 
-def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Every dotted name that the tree imports, at any depth, except under `if TYPE_CHECKING:`."""
+def _imports(tree: ast.AST, package: str) -> Iterator[Wanted]:
+    """Everything that the tree imports, at any depth, except under `if TYPE_CHECKING:`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, EVERYTHING) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             origin = _absolute(node, package)
-            yield origin
             for alias in node.names:
-                yield from _modules_of(origin) if alias.name == "*" else [f"{origin}.{alias.name}"]
+                if alias.name == "*":
+                    yield origin, EVERYTHING
+                    yield from ((module, EVERYTHING) for module in _modules_of(origin))
+                else:
+                    yield origin, alias.name
         elif isinstance(node, ast.If) and _asks_for_type_checking(node.test):
             for branch in node.orelse:
                 yield from _imports(ast.Module([branch], []), package)
         else:
             yield from _imports(node, package)
+
+
+def _attributes(tree: ast.AST) -> Iterator[Wanted]:
+    """What the tree uses of the library as attributes: `tw.CreditBatch` after `import turnwise as tw`."""
+    nodes = list(ast.walk(tree))
+    aliases = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == LOOKED_THROUGH
+    }
+    for node in nodes if aliases else ():
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            yield LOOKED_THROUGH, node.attr
+
+
+def _gathered(tree: ast.AST, package: str) -> dict[str, Wanted] | None:
+    """Where each name is from that the `__init__.py` of a package gathers; None where it does anything else.
+
+    Besides imports of names it may have texts, `__all__`, and what is for the type checker alone.
+    """
+    names: dict[str, Wanted] = {}
+    for node in ast.iter_child_nodes(tree):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        is_list = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        is_for_types = isinstance(node, ast.If) and _asks_for_type_checking(node.test) and not node.orelse
+        if isinstance(node, ast.ImportFrom) and all(alias.name != "*" for alias in node.names):
+            for alias in node.names:
+                names[alias.asname or alias.name] = (_absolute(node, package), alias.name)
+        elif not (is_text or is_list or is_for_types):
+            return None
+    return names
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
@@ -277,13 +423,29 @@ def _modules_of(package: str) -> list[str]:
     """The modules directly in a package, any of which `from package import *` may import."""
     spec = _find(package)
     folders = list(spec.submodule_search_locations or []) if spec else []
-    return [f"{package}.{path.stem}" for folder in folders for path in sorted(Path(folder).glob("*.py"))]
+    return [f"{package}.{path.stem}" for folder in folders for path in sorted(Path(folder).glob("[!_]*.py"))]
 
 
 def _asks_for_type_checking(test: ast.expr) -> bool:
     return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
         isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
     )
+
+
+class _WithoutAnnotations(ast.NodeTransformer):
+    """Removes decorators and annotations of a module's functions: what is declared of them, and not what they do."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.decorator_list, node.returns = [], None
+        self.generic_visit(node)
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
 
 
 class _WithoutTexts(ast.NodeTransformer):
