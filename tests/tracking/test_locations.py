@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -32,7 +34,7 @@ def recorder_of(home: Path) -> Recorder:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path) -> Iterator[Path]:
     """A home with a run that has a file, a trace, a model and a data set."""
     folder = tmp_path / "project" / ".turnwise"
     (folder / "store").mkdir(parents=True)
@@ -41,7 +43,9 @@ def home(tmp_path: Path) -> Path:
     child.log_trajectories("test", [trajectory()])
     child.log_policy(Reference(kind="policy", digest="0123456789abcdef" * 2), 1, {}, TASK_SET)
     utils._artifact_repos_cache.clear()  # by run; the copy is opened by another process
-    return folder
+    yield folder
+    utils._artifact_repos_cache.clear()  # each has threads, which end with it
+    gc.collect()
 
 
 def files(folder: Path) -> dict[Path, tuple[bytes, int]]:
