@@ -13,7 +13,7 @@ from flows.needs.model_seconds import model_seconds
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.finished import AblationOutcome, keep_finished
 from flows.recording.publish import AblationResult, publish
-from flows.recording.record import AblationRecord, tracking_uri
+from flows.recording.record import AblationRecord, recording_store
 from flows.recording.results import all_references, keep_time
 from flows.roster import plotted_measures
 from flows.run_state import Run
@@ -29,7 +29,6 @@ from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
 from turnwise.store import Reference
 from turnwise.store.default import require_place
-from turnwise.tracking.database import require_store
 
 
 @flow(name="comparison", flow_run_name="{experiment.ablation.name}", validate_parameters=False, persist_result=False)
@@ -49,7 +48,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     """
     began, console = time.monotonic(), Console(quiet=quiet)
     processes = experiment.compute.runner.with_processes(processes).processes
-    require_store(tracking_uri(experiment))
+    store = recording_store(experiment)
     require_place()
     require_memory(experiment, processes)
     progress = FlowProgress(experiment.ablation.name)
@@ -61,9 +60,10 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
         record.compared_with({**baselines, WARM_START: warm_start})
-        with shared_runs(experiment, prepared, record, display, console, processes) as shared:
-            runs, left_out = divided(shared.outcomes())
-        reported = _report(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out)
+        with record.open_runs():
+            with shared_runs(experiment, prepared, record, display, console, processes) as shared:
+                runs, left_out = divided(shared.outcomes())
+            reported = _report(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out)
     if display.computed:
         seconds = time.monotonic() - began + shared.seconds
         made = [*baselines.values(), warm_start, *all_references(runs)]
@@ -72,7 +72,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     if not left_out:
         keep_finished(experiment, outcome, display.calls)
     result = publish(experiment, outcome, record, display.computed, display.found)
-    publish_results(result.report, result.folder / "report.html", tracking_uri(experiment))
+    publish_results(result.report, result.folder / "report.html", store)
     progress.complete()
     return result
 

@@ -24,7 +24,7 @@ from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
 from flows.needs.model_seconds import model_seconds
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.recording.record import AblationRecord, tracking_uri
+from flows.recording.record import AblationRecord, recording_store
 from flows.recording.results import all_references, results_folder
 from flows.run_state import Run
 from flows.runtime.display import Display
@@ -50,7 +50,6 @@ from turnwise.store import Reference
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
-from turnwise.tracking.database import require_store
 from turnwise.world import World
 
 FIRST_SEED = 1001
@@ -127,7 +126,7 @@ def sweep(
         TrainingEnded: a fault has left out every run.
     """
     processes = experiment.compute.runner.with_processes(processes).processes
-    require_store(tracking_uri(experiment))
+    recording_store(experiment)
     require_place()
     require_memory(experiment, processes)
     console = Console(quiet=quiet)
@@ -136,7 +135,10 @@ def sweep(
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
-        with shared_runs(experiment, prepared, record, display, console, processes, tested=False) as shared:
+        with (
+            record.open_runs(),
+            shared_runs(experiment, prepared, record, display, console, processes, tested=False) as shared,
+        ):
             runs, left_out = divided(shared.outcomes())
     report = _report(experiment, candidates, prepared, runs, left_out)
     digest = digest_of([str(reference) for reference in all_references(runs)])

@@ -14,7 +14,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from flows.recording.answer import NumberAnswer, Source
-from flows.recording.record import project_tracking_uri
+from flows.recording.record import recorded_store
 from flows.recording.sources import answer
 from tasks.playing import tasks_of
 from turnwise.data.task_sets import task_set_digest
@@ -39,7 +39,7 @@ def show_lineage(what: str, of: str, iteration: int | None, tracking: str | None
     if artifacts:
         print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
         return
-    uri = tracking or project_tracking_uri()
+    uri = recorded_store(tracking)
     found = answer(what, find_runs(uri, of), iteration)
     print_answer(what, found, console)
     _print_diffs(uri, found.sources, console)

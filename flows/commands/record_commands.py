@@ -159,10 +159,12 @@ def ui(port: Port = 5000) -> None:
     from turnwise.tracking import ui_command
     from turnwise.tracking.database import prepare_database
     from turnwise.tracking.finding import newest_view
+    from turnwise.tracking.ownership import close_abandoned
 
     database = sqlite_address(home() / "mlflow.db")
     command = ui_command(database, port)
     prepare_database(database)
+    close_abandoned(database)
     address = f"http://127.0.0.1:{port}"
     sys.stdout.write(f"MLflow on {address} (a few seconds to start; Ctrl-C ends it)\n")
     if (view := newest_view(database)) is not None:

@@ -19,7 +19,7 @@ from rich.console import Console
 from ruamel.yaml import YAML
 
 from flows.commands.checkout import check_out, require_checkout
-from flows.recording.record import project_tracking_uri
+from flows.recording.record import recorded_store
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home, project_root
@@ -45,7 +45,7 @@ CLI_MODULES = ("flows.commands.cli", "flows.cli")
 def reproduce_runs(wanted: str, into: Path | None, tracking: str | None) -> None:
     """Repeat the runs that `wanted` names in the folder `into`. Raises TurnwiseError where a digest differs."""
     console = Console(highlight=False, soft_wrap=True)
-    uri = tracking or project_tracking_uri()
+    uri = recorded_store(tracking)
     runs = find_runs(uri, wanted)
     commit, uncommitted = _one_state(runs)
     diff = read_text(uri, runs[0].id, UNCOMMITTED_FILE) if uncommitted != "none" else None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.recording.record import project_tracking_uri
+from flows.recording.record import recorded_store
 from flows.recording.recorded_episodes import asked_for, instructions, legible, paired, sample_of
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
@@ -39,7 +39,7 @@ def show_episodes(
         tracking: MLflow's store, or None for the project's own.
     """
     console = Console()
-    uri = tracking or project_tracking_uri()
+    uri = recorded_store(tracking)
     runs = find_runs(uri, which)
     title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
     if html is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from flows.python.episode_tables import episode_rows, turn_rows
 from flows.python.experiments import use_project_storage
 from flows.recording.exported_policy import chosen_iteration, policy_of, require_empty, write_policy
-from flows.recording.record import project_tracking_uri
+from flows.recording.record import recorded_store
 from flows.recording.recorded_episodes import in_training, of_baselines, on_task_sets
 from flows.recording.recorded_metrics import curves_of, evaluation_metrics
 from flows.roster import spending
@@ -234,7 +234,7 @@ def runs(*wanted: str, tracking: str | None = None) -> RecordedRuns:
     """
     prepare_process()
     use_project_storage()
-    uri = tracking or project_tracking_uri()
+    uri = recorded_store(tracking)
     found = {run.id: run for each in wanted or ("",) for run in find_runs(uri, each)}
     return RecordedRuns(list(found.values()), uri)
 

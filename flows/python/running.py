@@ -13,14 +13,13 @@ from flows.python.ablation_report import AblationReport
 from flows.python.recorded import RecordedRuns, runs
 from flows.recording.finished import finished_ablation
 from flows.recording.publish import AblationResult, publish_finished
-from flows.recording.record import tracking_uri
+from flows.recording.record import recording_store, tracking_uri
 from flows.runtime.flow_runs import ready_for_prefect, ready_to_run, require_machine_and_model, run_flow
 from flows.runtime.process_settings import prepare_process
 from tasks.observing import Observer, StageCall, notify, observing
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.experiment import Experiment, single
 from turnwise.store.default import require_place
-from turnwise.tracking.database import require_store
 
 Follow = Callable[[StageCall], None]
 """Called with every stage as soon as it has returned, computed or found."""
@@ -83,7 +82,7 @@ def ablation(
     finished = finished_ablation(experiment)
     if finished is None:
         require_machine_and_model(experiment, processes)
-    require_store(tracking_uri(experiment))
+    recording_store(experiment)
     require_place()
     if finished is not None:
         result = publish_finished(experiment, finished.outcome(experiment), len(finished.calls))

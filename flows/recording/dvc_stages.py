@@ -37,7 +37,7 @@ from flows.prepare import (
     prepare_materials,
     prepare_policy,
 )
-from flows.recording.record import AblationRecord, tracking_uri
+from flows.recording.record import AblationRecord, recording_store
 from flows.recording.results import DIGESTS_FILE
 from flows.run_state import Run
 from flows.runtime.display import Display
@@ -53,7 +53,6 @@ from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
 from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
-from turnwise.tracking.database import require_store
 from turnwise.world import SPLITS
 
 
@@ -125,14 +124,15 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
             disk too little room, raised before anything long is.
         TrainingEnded: a fault has ended the run.
     """
-    require_store(tracking_uri(experiment))
+    recording_store(experiment)
     own = single(experiment, variant, seed)
     require_memory(own)
     expected = stages_of_preparation(experiment) + stages_of_run(experiment, variant)
     with _showing(expected, own), observing(disk_guard(own)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
-        run = run_recorded(experiment, prepared, record, variant, seed)
+        with record.open_runs():
+            run = run_recorded(experiment, prepared, record, variant, seed)
     folder = project_root() / "runs" / variant / str(seed)
     _write_policy(folder / "policy", run.policy, prepared)
     assert run.test is not None, "the run has not been tested"

@@ -10,7 +10,8 @@ import functools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, ParamSpec
 
@@ -26,7 +27,7 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
-from turnwise.errors import TrainingEnded
+from turnwise.errors import TrackingUnreachable, TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.policy.pretrained import pretrained
@@ -39,8 +40,9 @@ from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation
-from turnwise.tracking.database import has_own_artifacts
+from turnwise.tracking.database import has_own_artifacts, require_store
 from turnwise.tracking.finding import ARTIFACTS_FILE, RunArtifacts
+from turnwise.tracking.ownership import close_abandoned
 from turnwise.tracking.runs import IterationMetrics
 from turnwise.world import SPLITS, Split, world_class
 
@@ -69,6 +71,24 @@ def tracking_uri(experiment: Experiment) -> str:
 def project_tracking_uri() -> str:
     """The tracking URI of the project: the one in params.yaml, or else its own database."""
     return tracking_uri(load(project_root() / "params.yaml"))
+
+
+def recording_store(experiment: Experiment) -> str:
+    """The tracking URI, where runs can be recorded now; runs that killed processes have left open are closed in it.
+
+    Raises ConfigurationError where no run can be recorded there.
+    """
+    uri = tracking_uri(experiment)
+    require_store(uri)
+    close_abandoned(uri)
+    return uri
+
+
+def recorded_store(tracking: str | None) -> str:
+    """The tracking URI that a command on recorded runs reads: the one it names, or the project's; closed as above."""
+    uri = tracking or project_tracking_uri()
+    close_abandoned(uri)
+    return uri
 
 
 def computing_code(experiment: Experiment) -> str:
@@ -151,6 +171,23 @@ class AblationRecord:
     def compared_with(self, evaluations: Mapping[str, Reference]) -> None:
         """Record the test evaluations of the baseline policies and the warm start, shown next to those of the runs."""
         self.tracked.compared_with(evaluations)
+
+    @contextmanager
+    def open_runs(self) -> Iterator[None]:
+        """A block after whose failure no run of the record is RUNNING: the ablation has failed, or all were killed."""
+        try:
+            yield
+        except TrackingUnreachable:
+            raise
+        except BaseException as error:
+            with _recording:
+                for child in self.tracked.children.values():
+                    child.kill()
+                if isinstance(error, Exception):
+                    self.tracked.parent.fail(repr(error))
+                else:
+                    self.tracked.parent.kill()
+            raise
 
     @_alone
     def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:

@@ -17,10 +17,13 @@ from rich.console import Console
 
 from flows.needs.readiness import require_machine
 from flows.prepare import require_model
+from flows.recording.record import tracking_uri
 from flows.runtime.direct_clients import connect_directly
 from flows.runtime.server import ensure_server, require_server
 from turnwise.experiment import Experiment
 from turnwise.project import one_project
+from turnwise.store.sqlite_address import sqlite_file
+from turnwise.tracking.ownership import close_abandoned
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -69,8 +72,11 @@ def tags_of(parameters: Mapping[str, Any]) -> list[str]:
 
 
 def ready_to_run(experiment: Experiment, console: Console, processes: int | None = None) -> None:
-    """`require_machine_and_model`, then `ready_for_prefect`."""
+    """`require_machine_and_model`, then `ready_for_prefect`; also close the MLflow runs of killed processes."""
     require_machine_and_model(experiment, processes)
+    uri = tracking_uri(experiment)
+    if sqlite_file(uri) is not None:  # a server is asked by what records there; it may be down
+        close_abandoned(uri)
     ready_for_prefect(console)
 
 

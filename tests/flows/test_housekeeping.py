@@ -127,7 +127,7 @@ def test_what_a_killed_process_left_running_is_closed_and_nothing_else_is(server
         crashed = {name: "Crashed" for name in named if "killed" in name}
         assert {name: runs_after[name] for name in named} == running | crashed
         assert tasks_after == ["Crashed", "Crashed", "Running", "Running"]
-        assert len(list((server_home / "prefect" / "processes").iterdir())) == 1, "of the one that lives"
+        assert len(list((server_home / "processes" / "prefect").iterdir())) == 1, "of the one that lives"
     finally:
         for process in processes.values():
             with contextlib.suppress(ProcessLookupError):

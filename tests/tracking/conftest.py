@@ -11,6 +11,12 @@ import pytest
 from turnwise.tracking import Recorder
 
 
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recorder enters its process into the home."""
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
+
+
 @pytest.fixture(scope="session")
 def migrated_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with MLflow's schema, which takes seconds to make and none to copy."""

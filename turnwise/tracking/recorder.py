@@ -14,6 +14,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.database import alone
 from turnwise.tracking.library import PARENT, mlflow
+from turnwise.tracking.ownership import ownership
 from turnwise.tracking.runs import Dataset, TrackedRun
 from turnwise.tracking.values import flatten, shortened_tags
 
@@ -86,8 +87,13 @@ class Recorder:
         return next((run for run in found if run.data.tags.get(PARENT) == of_parent), None)
 
     def _create(self, name: str, identity: str, tags: Mapping[str, str], parent: TrackedRun | None) -> Any:
-        # The identity is set on creation, so that a run which is killed before its next write is found again.
-        tags = {IDENTITY: identity, "mlflow.source.name": "turnwise", **shortened_tags(tags)}
+        # Set on creation, so that a run which is killed before its next write is found again, and closed.
+        tags = {
+            IDENTITY: identity,
+            "mlflow.source.name": "turnwise",
+            **shortened_tags(tags),
+            **ownership(self.tracking_uri),
+        }
         if parent is not None:
             tags[PARENT] = parent.id
         return self._client.create_run(self._experiment_id, tags=tags, run_name=name)

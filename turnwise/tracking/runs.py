@@ -19,6 +19,7 @@ from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.database import alone
 from turnwise.tracking.library import mlflow
 from turnwise.tracking.models import LoggedPolicy, logged_policy
+from turnwise.tracking.ownership import KILLED, ownership
 from turnwise.tracking.traces import log_traces
 from turnwise.tracking.values import (
     METRICS_PER_BATCH,
@@ -113,13 +114,15 @@ class TrackedRun:
                 f"one identity must stand for one set of parameters; run {self.id} was recorded with others: "
                 f"{'; '.join(different)}. The identity must digest every parameter that is recorded"
             )
-        if self._entity.info.status != "RUNNING":
-            self._client.update_run(self.id, status="RUNNING")
         for tag in (FAILURE, LEFT_OUT, OUTCOMES):
             if tag in self._entity.data.tags:
                 self._client.delete_tag(self.id, tag)
         entities = mlflow().entities
-        self._client.log_batch(self.id, tags=[entities.RunTag(*tag) for tag in shortened_tags(tags).items()])
+        marked = {**shortened_tags(tags), **ownership(self._client.tracking_uri)}
+        self._client.log_batch(self.id, tags=[entities.RunTag(*tag) for tag in marked.items()])
+        # Last: a run that is RUNNING under the token of a dead process would be closed.
+        if self._entity.info.status != "RUNNING":
+            self._client.update_run(self.id, status="RUNNING")
         missing = [entities.Param(key, value) for key, value in parameters.items() if key not in recorded]
         for batch in batches(missing, PARAMETERS_PER_BATCH):
             self._client.log_batch(self.id, params=batch)
@@ -274,6 +277,12 @@ class TrackedRun:
                 self._client.set_tag(self.id, FAILURE, shortened(reason, TAG_LENGTH))
                 self._client.set_terminated(self.id, "FAILED")
 
+    def kill(self) -> None:
+        """Mark an unfinished run as killed; opening a run of the same identity resumes it."""
+        with self._unfinished() as unfinished:
+            if unfinished and self._entity.info.status == "RUNNING":
+                self._client.set_terminated(self.id, KILLED)
+
     @contextmanager
     def _unfinished(self) -> Iterator[bool]:
         """Hold the lock and yield whether the run is unfinished, read afresh: another process may have finished it."""
@@ -282,6 +291,11 @@ class TrackedRun:
             return
         with alone(self._client.tracking_uri):
             self._read_again()
+            owned = ownership(self._client.tracking_uri)
+            if self._entity.info.status == KILLED:  # with another process that had it open, too
+                for tag in owned.items():
+                    self._client.set_tag(self.id, *tag)
+                self._client.update_run(self.id, status="RUNNING")
             yield not self.finished
 
     def _read_again(self) -> None:
