@@ -14,7 +14,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from flows.recording.answer import NumberAnswer, Source
-from flows.recording.record import recorded_store
+from flows.recording.record import recorded_here, recorded_store
 from flows.recording.sources import answer
 from tasks.playing import tasks_of
 from turnwise.data.task_sets import task_set_digest
@@ -23,7 +23,7 @@ from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms, shortened
 from turnwise.store.withheld import left_out_of
-from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, find_runs, read_text
+from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, read_text
 from turnwise.world import SPLITS
 
 
@@ -40,7 +40,7 @@ def show_lineage(what: str, of: str, iteration: int | None, tracking: str | None
         print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
         return
     uri = recorded_store(tracking)
-    found = answer(what, find_runs(uri, of), iteration)
+    found = answer(what, recorded_here(uri, of), iteration)
     print_answer(what, found, console)
     _print_diffs(uri, found.sources, console)
 

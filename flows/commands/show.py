@@ -14,12 +14,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.recording.record import recorded_store
+from flows.recording.record import recorded_here, recorded_store
 from flows.recording.recorded_episodes import asked_for, instructions, legible, paired, sample_of
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
 from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
-from turnwise.tracking.finding import find_runs
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
 """Default numbers of episodes."""
@@ -40,7 +39,7 @@ def show_episodes(
     """
     console = Console()
     uri = recorded_store(tracking)
-    runs = find_runs(uri, which)
+    runs = recorded_here(uri, which)
     title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
     if html is not None:
         from turnwise.reporting.html.episodes_page import write_episodes
@@ -50,7 +49,7 @@ def show_episodes(
         console.print(f"{len(chosen)} of {count:,} episodes in {html}", highlight=False, soft_wrap=True)
         return
     if against is not None:
-        others = [] if against in runs[0].baselines else find_runs(uri, against)[:1]
+        others = [] if against in runs[0].baselines else recorded_here(uri, against)[:1]
         chosen, count = paired(runs[0], others, against, wanted, limit or IN_THE_TERMINAL)
         print_instructions(instructions([runs[0], *others], chosen), console)
         print_episodes(chosen, console, in_columns=True)

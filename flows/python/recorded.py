@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from flows.python.episode_tables import episode_rows, turn_rows
 from flows.python.experiments import use_project_storage
 from flows.recording.exported_policy import chosen_iteration, policy_of, require_empty, write_policy
-from flows.recording.record import recorded_store
+from flows.recording.record import recorded_here, recorded_store
 from flows.recording.recorded_episodes import in_training, of_baselines, on_task_sets
 from flows.recording.recorded_metrics import curves_of, evaluation_metrics
 from flows.roster import spending
@@ -31,7 +31,7 @@ from turnwise.statistics import Judgement
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import Reference
 from turnwise.suggestions import meant
-from turnwise.tracking.finding import RecordedRun, find_runs
+from turnwise.tracking.finding import RecordedRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,7 +235,7 @@ def runs(*wanted: str, tracking: str | None = None) -> RecordedRuns:
     prepare_process()
     use_project_storage()
     uri = recorded_store(tracking)
-    found = {run.id: run for each in wanted or ("",) for run in find_runs(uri, each)}
+    found = {run.id: run for each in wanted or ("",) for run in recorded_here(uri, each)}
     return RecordedRuns(list(found.values()), uri)
 
 

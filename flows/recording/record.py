@@ -27,7 +27,7 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
-from turnwise.errors import TrackingUnreachable, TrainingEnded
+from turnwise.errors import ConfigurationError, TrackingUnreachable, TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.policy.pretrained import pretrained
@@ -41,7 +41,8 @@ from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation
 from turnwise.tracking.database import has_own_artifacts, require_store
-from turnwise.tracking.finding import ARTIFACTS_FILE, RunArtifacts
+from turnwise.tracking.finding import ARTIFACTS_FILE, RecordedRun, RunArtifacts, find_runs
+from turnwise.tracking.locations import HOME
 from turnwise.tracking.ownership import close_abandoned
 from turnwise.tracking.runs import IterationMetrics
 from turnwise.world import SPLITS, Split, world_class
@@ -89,6 +90,23 @@ def recorded_store(tracking: str | None) -> str:
     uri = tracking or project_tracking_uri()
     close_abandoned(uri)
     return uri
+
+
+def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
+    """The runs that `wanted` names (`find_runs`), of which this project's store holds what they made.
+
+    Raises ConfigurationError for one that another home has recorded in the same database, and that is not held here.
+    """
+    found = find_runs(tracking_uri, wanted)
+    for run in found:
+        whose = run.tags.get(HOME, str(home()))
+        if whose != str(home()) and not default_store().holds(run.artifacts.start):
+            raise ConfigurationError(
+                f"what a run has made must be in this project's store to be looked into; {run.ablation}/{run.name} was "
+                f"recorded from {whose}, and {home()} does not hold it: give the command in that project, name a run "
+                "of this one, or have both share a store (storage.url)"
+            )
+    return found
 
 
 def computing_code(experiment: Experiment) -> str:

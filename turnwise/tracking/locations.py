@@ -35,6 +35,8 @@ _PLACES = (
 )
 """Tables and columns that hold places, each as a path or a file URI."""
 SECONDS_TO_WAIT = 60.0
+HOME = "turnwise.home"
+"""The tag that names the home, the folder of everything computed, which a run is recorded from."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def _rewrite(database: sqlite3.Connection, moved: Relocation) -> None:
                 f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
                 (now, len(before) + 1, len(before), before),
             )
+    database.execute("UPDATE tags SET value = ? WHERE key = ? AND value = ?", (str(moved.now), HOME, str(moved.former)))
     before, now = (f'"{json.dumps(f"{folder}/")[1:-1]}' for folder in (moved.former, moved.now))
     database.execute("UPDATE datasets SET dataset_source = replace(dataset_source, ?, ?)", (before, now))
 

@@ -19,10 +19,8 @@ from turnwise.store.process_register import ProcessRegister
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.database import alone
-from turnwise.tracking.locations import DATABASE
+from turnwise.tracking.locations import DATABASE, HOME
 
-HOME = "turnwise.home"
-"""The tag that names the home, the folder of everything computed, which a run is recorded from."""
 PROCESS = "turnwise.process"
 """The tag with the token of the process that has opened the run last."""
 KILLED = "KILLED"
