@@ -73,7 +73,9 @@ In each state the policy takes the first choice with probability sigmoid(logit).
 In each cell: the mean over groups, its standard error, and the share of the truth that the rule keeps, exactly. The
 last column is the standard deviation of one group's estimate, state by state. `deviation: none` throughout; turns are
 summed and trajectories averaged. A rule that keeps equal shares changes the length of a step, others its direction.
-`gigpo` judges every turn twice, in its episode and at its state, which is why it keeps more than all.
+`gigpo` judges every turn twice, in its episode and at its state, which is why it keeps more than all. `maxrl` and
+`grpo-passk` follow other objectives, log(success) and the best of a group; `turn-reinforce` mixes early turns with late
+ones in its mean.
 
 {_tables(baselines)}
 ## Deviations

@@ -1,4 +1,4 @@
-"""GiGPO, by hand."""
+"""GiGPO and HGPO, by hand."""
 
 import math
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from credit_samples import close
 
-from turnwise.credit import CreditBatch, estimate
+from turnwise.credit import CreditBatch, estimate, require_options
 from turnwise.errors import CreditError
 
 # Three trajectories of one task, all from state a, of which two go on to states that are seen once.
@@ -97,3 +97,60 @@ def test_rewards_per_token_count_in_the_reward_of_their_turn() -> None:
     paid = replace(BATCH, reply_lengths=[[1, 2], [1, 1], [1]], token_rewards=[[-0.1, -0.1, -0.1], [0.0, 0.0], [0.2]])
     expected = replace(BATCH, turn_rewards=[[-0.1, 0.8], [0.0, 0.0], [0.7]])
     assert close(estimate("gigpo", paid), estimate("gigpo", expected))
+
+
+KITCHEN = "a kitchen with a table and a lamp, minute {}"  # 43 characters, of which one differs: 2 x 42 / 86 = 0.977
+
+
+def test_states_whose_texts_are_alike_are_one_state_where_that_is_asked_for() -> None:
+    named = replace(BATCH, anchors=[[KITCHEN.format(1), "b"], [KITCHEN.format(2), "c"], [KITCHEN.format(3)]])
+    equal = estimate("gigpo", BATCH, deviation="none")
+    assert close(estimate("gigpo", named, similarity=0.95, deviation="none"), equal)
+    apart = [[0.5, 0.5], [-0.5, -0.5], [0.0]]
+    assert close(estimate("gigpo", named, deviation="none"), apart)
+    assert close(estimate("gigpo", named, similarity=0.98, deviation="none"), apart)
+    assert estimate("gigpo", BATCH, similarity=1.0) == estimate("gigpo", BATCH)
+    with pytest.raises(CreditError, match="similarity must be at most 1"):
+        require_options("gigpo", {"similarity": 95.0})
+
+
+# Returns with gamma 0.5: 0.25 and 0.5; 0.5 and 1; 0 and 0. All come to b, the first two from a.
+PASTS = CreditBatch(
+    group=[0, 0, 0],
+    turn_rewards=[[0.0, 0.5], [0.0, 1.0], [0.0, 0.0]],
+    outcome=[0.0] * 3,
+    anchors=[["a", "b"], ["a", "b"], ["c", "b"]],
+)
+PLAIN = {"gamma": 0.5, "deviation": "none"}
+
+
+def test_hgpo_weighs_the_comparison_with_an_equal_past_more() -> None:
+    # At a: 0.25, 0.5, mean 0.375. At b: 0.5, 1, 0, mean 0.5. After a, b: 0.5, 1, mean 0.75. c is seen once.
+    # Weights 2 and 3; the first turn's 0 at b is left out. Second: (2 x 0.5 + 3 x 0.25) / 5 = 0.35.
+    found = estimate("hgpo", PASTS, history=1, **PLAIN)
+    assert close(found, [[-0.125, -0.25], [0.125, 0.35], [0.0, -0.5]])
+    # alpha 0: (0.5 + 0.25) / 2; alpha 2: (4 x 0.5 + 9 x 0.25) / 13
+    assert estimate("hgpo", PASTS, history=1, alpha=0.0, **PLAIN)[1][1] == pytest.approx(0.375)
+    assert estimate("hgpo", PASTS, history=1, alpha=2.0, **PLAIN)[1][1] == pytest.approx(4.25 / 13)
+
+
+def test_hgpo_without_history_is_the_step_term_alone() -> None:
+    step = estimate("gigpo", PASTS, omega=2.0, **PLAIN).values - estimate("gigpo", PASTS, **PLAIN).values
+    assert estimate("hgpo", PASTS, history=0, **PLAIN).values == pytest.approx(step)
+
+
+def test_hgpo_takes_the_episode_as_the_shortest_past() -> None:
+    # Episodes 0.5, 1, 0: 0, 0.5, -0.5 with weight 1. Second: (0.5 + 2 x 0.125) / 3, (0.5 + 2 x 0.5 + 3 x 0.25) / 6.
+    found = estimate("hgpo", PASTS, history=1, episode=True, **PLAIN)
+    assert close(found, [[-0.125, -0.25], [0.25, 0.375], [-0.5, -0.5]])
+
+
+def test_hgpo_divides_by_the_population_deviation_of_each_comparison() -> None:
+    # At a and after a, b two returns differ: +-1. At b: 0.5 over sqrt(1 / 6) = 1.224745; (2 x 1.224745 + 3) / 5.
+    found = estimate("hgpo", PASTS, history=1, gamma=0.5, epsilon=0.0)
+    assert close(found, [[-1.0, -1.0], [1.0, (2 * math.sqrt(1.5) + 3) / 5], [0.0, -math.sqrt(1.5)]])
+
+
+def test_a_past_with_a_state_that_the_world_does_not_tell_is_equal_to_none() -> None:
+    untold = replace(PASTS, anchors=[[None, "b"], [None, "b"], ["c", "b"]])
+    assert close(estimate("hgpo", untold, history=1, **PLAIN), [[0.0, 0.0], [0.0, 0.5], [0.0, -0.5]])

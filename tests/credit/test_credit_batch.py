@@ -20,6 +20,8 @@ WHOLE = CreditBatch(
     truncated=[False, True],
     bootstrap=[0.0, 0.3],
     trained=[[True, False], [True]],
+    named_rewards=[[1.0, 0.5], [0.0, 0.0]],
+    reward_weights=[[1.0, 2.0], [1.0, 2.0]],
 )
 
 
@@ -43,6 +45,19 @@ WHOLE = CreditBatch(
         ({"turn_rewards": [[0.0, float("nan")], [0.5]]}, "turn_rewards must hold finite numbers; trajectory 0 has nan"),
         ({"outcome": [1.0, None]}, "outcome must hold finite numbers; trajectory 1 has None"),
         ({"values": [[0.1, "high", 0.3], [0.4]]}, "values must hold finite numbers; trajectory 0 has 'high'"),
+        (
+            {"named_rewards": [[1.0], [0.0]]},
+            "the same named_rewards and reward_weights; found numbers of .*: .1., .*: .2.",
+        ),
+        ({"named_rewards": [[1.0, 0.0], [0.0]]}, "found numbers of .*'named_rewards': .1, 2."),
+        (
+            {"reward_weights": None},
+            "the same named_rewards and reward_weights; found numbers of .'named_rewards': .2..",
+        ),
+        (
+            {"reward_weights": [[1.0, float("nan")]] * 2},
+            "reward_weights must hold finite numbers; trajectory 0 has nan",
+        ),
         ({"bootstrap": [0.0, float("inf")]}, "bootstrap must hold finite numbers; trajectory 1 has inf"),
         ({"token_rewards": [[0.0, 0.0, float("-inf")], [0.0]]}, "token_rewards must hold .*; trajectory 0 has -inf"),
     ],

@@ -10,6 +10,7 @@ from credit_samples import batches, close, everything_trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.config.options import read_options
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
 
 pytestmark = pytest.mark.filterwarnings("ignore:a trajectory that has no other", "ignore:a trajectory that is alone")
@@ -30,10 +31,24 @@ RULES: list[tuple[str, Options]] = [
     ("turn-gae", {"gamma": 0.9, "lam": 0.8}),
     ("bi-level-gae", {"lam": 0.8}),
     ("gigpo", {}),
+    ("gigpo", {"similarity": 0.5}),
+    ("hgpo", {"episode": True}),
+    ("grpo", {"deviation": "batch"}),
+    ("opo", {"rewards": "merged"}),
+    ("gpg", {}),
+    ("maxrl", {}),
+    ("grpo-passk", {"rewards": "merged"}),
+    ("gdpo", {}),
+    ("turn-reinforce", {"gamma": 0.9}),
+    ("turn-reinforce", {"over": "batch"}),
+    ("length-adaptive-gae", {"alpha": 0.5}),
+    ("cross-level-gae", {"lam": 0.8, "lam_turn": 0.5}),
 ]
+COMPARING = ("grpo", "mt-grpo", "rloo", "reinforce++-baseline", "gpg", "grpo-passk", "opo", "gdpo")
 RELATIVE: list[tuple[str, Options]] = [
-    *((name, options) for name, options in RULES if name in ("grpo", "mt-grpo", "rloo", "reinforce++-baseline")),
+    *((name, options) for name, options in RULES if name in COMPARING and options.get("deviation") != "batch"),
     ("gigpo", {"gamma": 1.0}),
+    ("hgpo", {"gamma": 1.0}),
 ]
 
 
@@ -43,7 +58,10 @@ def a_batch(data: st.DataObject, options: Options) -> CreditBatch:
 
 def test_every_estimator_is_among_the_rules_whose_properties_are_tested() -> None:
     assert {name for name, _ in RULES} == set(ESTIMATORS)
-    assert {name for name, _ in RELATIVE} == {name for name in ESTIMATORS if ESTIMATORS[name].grouped}
+    assert {name for name, _ in RELATIVE} == {
+        name for name, each in ESTIMATORS.items() if each.grouped and each.relative
+    }
+    assert [name for name in ESTIMATORS if not ESTIMATORS[name].relative] == ["maxrl"]
 
 
 @pytest.mark.parametrize(("name", "options"), RULES)
@@ -78,7 +96,7 @@ def test_there_is_one_advantage_per_turn_or_reply_token(name: str, options: Opti
 def test_a_turn_that_is_not_trained_changes_no_other_advantage(
     name: str, options: Options, data: st.DataObject
 ) -> None:
-    if name in ("reinforce++", "reinforce++-baseline", "gae", "turn-gae", "bi-level-gae"):
+    if "whiten" in read_options(name, ESTIMATORS[name].function, {}):
         options = {**options, "whiten": False}
     batch = a_batch(data, options)
     trained = batch.trained_turns if ESTIMATORS[name].level == "turn" else batch.trained_tokens
@@ -116,7 +134,14 @@ def companions(batch: CreditBatch, index: int, turn: int) -> int:
 @examples
 @given(batch=batches().map(everything_trained))
 def test_advantages_sum_to_zero_over_a_group(batch: CreditBatch) -> None:
-    for name, options in (("grpo", {"rewards": "merged"}), ("rloo", {}), ("reinforce++-baseline", {"whiten": False})):
+    for name, options in (
+        ("grpo", {"rewards": "merged"}),
+        ("grpo", {"deviation": "batch"}),
+        ("rloo", {}),
+        ("gpg", {}),
+        ("gdpo", {}),
+        ("reinforce++-baseline", {"whiten": False}),
+    ):
         advantages = estimate(name, batch, **options)
         for members in batch.members.values():
             assert math.fsum(advantages[index][0] for index in members) == pytest.approx(0.0, abs=1e-6)
@@ -138,7 +163,9 @@ def test_advantages_sum_to_zero_over_those_of_a_group_that_reach_a_turn(batch: C
                 assert len(here) == 1 or math.fsum(here) == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["reinforce++", "gae", "bi-level-gae", "turn-gae"])
+@pytest.mark.parametrize(
+    "name", ["reinforce++", "gae", "bi-level-gae", "turn-gae", "length-adaptive-gae", "cross-level-gae"]
+)
 @examples
 @given(batch=batches())
 def test_whitened_advantages_have_mean_0_and_deviation_1_over_what_is_trained(name: str, batch: CreditBatch) -> None:

@@ -132,3 +132,43 @@ def test_targets_of_turns_that_are_not_trained_are_there_too() -> None:
     batch = replace(WITH_CRITIC, trained=[[False, True]])
     assert value_targets("gae", batch) == value_targets("gae", WITH_CRITIC)
     assert estimate("gae", batch, **RAW)[0][:2].tolist() == [0.0, 0.0]
+
+
+def test_lambda_by_length_is_1_minus_1_over_alpha_l() -> None:
+    # 3 reply tokens, alpha 0.5: 1 - 1 / 1.5 = 1 / 3, and 0.3 with gamma 0.9
+    # token 3: 0.8;  token 2: 0.08 + 0.3 x 0.8 = 0.32;  token 1: -0.14 + 0.3 x 0.32 = -0.044
+    name = "length-adaptive-gae"
+    assert close(estimate(name, WITH_CRITIC, gamma=0.9, alpha=0.5, **RAW), [[-0.044, 0.32, 0.8]])
+    assert close(estimate(name, WITH_CRITIC, gamma=0.9, **RAW), [[-0.14, 0.08, 0.8]])  # 0.05 x 3 < 1: lambda 0
+    assert estimate(name, WITH_CRITIC, gamma=0.9, alpha=None, **RAW) == estimate("gae", WITH_CRITIC, gamma=0.9, **RAW)
+    # The critic's targets have lambda 1: 1;  0.08 + 0.9 x 0.8 + 0.4 = 1.2;  -0.14 + 0.9 x 0.8 + 0.5 = 1.08
+    assert close(value_targets(name, WITH_CRITIC, gamma=0.9, alpha=0.5), [[1.08, 1.2, 1.0]])
+
+
+def test_each_trajectory_has_the_lambda_of_its_own_length() -> None:
+    both = CreditBatch(
+        group=[0, 0],
+        turn_rewards=[[0.0, 0.0], [0.0]],
+        outcome=[1.0, 1.0],
+        reply_lengths=[[2, 2], [3]],
+        values=[[0.5, 0.4, 0.3, 0.2], [0.5, 0.4, 0.2]],
+    )
+    found = estimate("length-adaptive-gae", both, alpha=0.5, **RAW)
+    assert close([found[0]], estimate("gae", ZERO_TURNS, lam=0.5, **RAW))
+    alone = replace(WITH_CRITIC, turn_rewards=[[0.0]], reply_lengths=[[3]])
+    assert close([found[1]], estimate("gae", alone, lam=1 / 3, **RAW))
+
+
+def test_cross_level_gae_mixes_the_tokens_advantage_with_its_turns() -> None:
+    # turns: 1 - 0.3 = 0.7;  0.5 x 0.3 - 0.5 + 0.25 x 0.7 = -0.175
+    # token 4: 1 - 0.2 = 0.8;  token 3: 0.9 x 0.2 - 0.3 + 0.72 x 0.8 = 0.456
+    # token 2, after which comes the turn of 0.7: 0.9 x 0.3 - 0.4 + 0.72 x 0.7 = 0.374
+    # token 1: 0.9 x 0.4 - 0.5 + 0.72 x 0.374 = 0.12928
+    options = {"gamma": 0.9, "lam": 0.8, "gamma_turn": 0.5, "lam_turn": 0.5, "weight": 0.25}
+    found = estimate("cross-level-gae", ZERO_TURNS, **options, **RAW)
+    own, of_turn = (0.12928, 0.374, 0.456, 0.8), (-0.175, -0.175, 0.7, 0.7)
+    assert close(found, [[0.75 * token + 0.25 * turn for token, turn in zip(own, of_turn, strict=True)]])
+    assert close(value_targets("cross-level-gae", ZERO_TURNS, **options), [[0.62928, 0.774, 0.756, 1.0]])
+    # A cut goes on from the value there, on both levels: turns 0.5 x 0.6 - 0.3 = 0; token 4: 0.9 x 0.6 - 0.2 = 0.34
+    cut = replace(ZERO_TURNS, outcome=[0.0], truncated=[True], bootstrap=[0.6])
+    assert estimate("cross-level-gae", cut, **options, **RAW)[0][3] == pytest.approx(0.75 * 0.34)

@@ -75,3 +75,13 @@ def test_rewards_per_token_count_in_the_reward_of_their_trajectory(rewards: str)
     expected = replace(batch, outcome=[0.7, -0.2, 0.4])
     for name in ("grpo", "rloo"):
         assert close(estimate(name, penalised, rewards=rewards), estimate(name, expected, rewards=rewards))
+
+
+def test_a_deviation_of_the_batch_is_one_divisor_for_all_groups() -> None:
+    # outcomes 1, 0 | 5, 1 | 2, 2: mean 11/6, squared differences 25 + 121 + 361 + 25 + 1 + 1 = 534 over 36, over 5
+    batch = CreditBatch(group=[0, 0, 1, 1, 2, 2], turn_rewards=[[0.0]] * 6, outcome=[1.0, 0.0, 5.0, 1.0, 2.0, 2.0])
+    divisor = math.sqrt(534 / 36 / 5) + 1e-4
+    found = estimate("grpo", batch, deviation="batch")
+    assert close(found, [[value / divisor] for value in (0.5, -0.5, 2.0, -2.0, 0.0, 0.0)])
+    alike = replace(batch, outcome=[2.0] * 6)
+    assert estimate("grpo", alike, deviation="batch", epsilon=0.0).tolist() == [[0.0]] * 6

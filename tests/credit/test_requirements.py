@@ -71,9 +71,11 @@ def test_a_restriction_holds_under_its_value_alone(lacking: dict[str, Any], reas
 
 
 def test_states_must_have_names_where_visits_to_them_are_compared() -> None:
-    with pytest.raises(ConfigurationError, match="'corridor' names none: choose another estimator"):
-        require_credit(Credit(estimator="gigpo", options={}), replace(EVERYTHING, names_states=False))
+    for name in ("gigpo", "hgpo"):
+        with pytest.raises(ConfigurationError, match="'corridor' names none: choose another estimator"):
+            require_credit(Credit(estimator=name, options={}), replace(EVERYTHING, names_states=False))
 
 
 def test_the_rules_with_a_critic_are_those_that_need_values() -> None:
-    assert [name for name in ESTIMATORS if needs_critic(name)] == ["gae", "turn-gae", "bi-level-gae"]
+    with_critic = ["gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae"]
+    assert [name for name in ESTIMATORS if needs_critic(name)] == with_critic

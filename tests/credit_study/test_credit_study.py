@@ -20,6 +20,8 @@ BATCH = CreditBatch(
     outcome=[1.0, 0.0, 0.0, 1.0, 0.0, 0.5],
     reply_lengths=[[2, 1], [1, 3], [2], [1, 1], [4], [2, 2]],
     anchors=[["a", "b"], ["a", "b"], ["a"], ["c", "d"], ["c"], ["c", "d"]],
+    named_rewards=[[1.0], [0.0], [0.0], [1.0], [0.0], [0.5]],
+    reward_weights=[[1.0]] * 6,
 )
 TRUE = Truth(
     [[0.3, 0.2], [-0.2, -0.4], [-0.1], [0.1, 0.3], [-0.2], [0.1, -0.2]],
@@ -42,7 +44,7 @@ def test_every_estimator_is_among_the_rules_and_every_rule_is_judged_or_has_a_re
     needing_critics = {rule.title for rule in RULES if "values" in ESTIMATORS[rule.estimator].needs}
     assert set(study().left_out) == needing_critics
     assert set(study(turn_limit=3).left_out) == {*needing_critics, "mt-grpo, paper"}
-    assert set(study(replace(BATCH, anchors=None)).left_out) == {*needing_critics, "gigpo"}
+    assert set(study(replace(BATCH, anchors=None)).left_out) == {*needing_critics, "gigpo", "hgpo"}
 
 
 def test_a_rules_figures_are_those_of_the_estimator_that_trains() -> None:

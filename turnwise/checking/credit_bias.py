@@ -173,6 +173,8 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
         outcome=[path.outcome for path in group],
         reply_lengths=Ragged.of(([1] * len(path.states) for path in group), np.int64),
         anchors=[path.states for path in group],
+        named_rewards=Ragged.of([math.fsum(path.turn_rewards), path.outcome] for path in group),
+        reward_weights=Ragged.of([[1.0, 1.0]] * len(group)),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # turns that only one trajectory reaches are part of what is examined
@@ -282,8 +284,15 @@ BASELINES: Sequence[Rule] = (
     Rule("per-index, to go", "mt-grpo", {"rule": "per-index", "deviation": "none"}),
     Rule("per-index, own turn only", "mt-grpo", {"rule": "per-index", "deviation": "none", "to_go": False}),
     Rule("padded, own turn only", "mt-grpo", {"rule": "padded", "deviation": "none", "to_go": False}),
+    Rule("turn-reinforce, compared with nothing", "turn-reinforce", {"over": "none"}),
+    Rule("turn-reinforce", "turn-reinforce", {"deviation": "none"}),
+    Rule("opo", "opo", {"rewards": "merged"}),
+    Rule("gpg", "gpg", {"rewards": "merged"}),
+    Rule("maxrl", "maxrl", {"rewards": "merged"}),
+    Rule("grpo-passk", "grpo-passk", {"rewards": "merged", "deviation": "none"}),
+    Rule("hgpo, gamma 1", "hgpo", {"gamma": 1.0, "deviation": "none"}),
 )
-"""All ways to form a baseline, without division by a deviation, so on the scale of the rewards."""
+"""All ways to form a baseline, without division by a deviation, so on the scale of the rewards but for `maxrl`."""
 
 DEVIATIONS: Sequence[Rule] = (
     Rule("return-to-go", "mt-grpo", {"rule": "return-to-go", "deviation": "unbiased"}),
@@ -291,5 +300,8 @@ DEVIATIONS: Sequence[Rule] = (
     Rule("grpo", "grpo", {"rewards": "merged", "deviation": "unbiased"}),
     Rule("gigpo, gamma 1", "gigpo", {"gamma": 1.0, "deviation": "unbiased"}),
     Rule("per-index, to go", "mt-grpo", {"rule": "per-index", "deviation": "unbiased"}),
+    Rule("gdpo", "gdpo"),
+    Rule("grpo-passk", "grpo-passk", {"rewards": "merged"}),
+    Rule("hgpo, gamma 1", "hgpo", {"gamma": 1.0}),
 )
-"""Rules of `BASELINES` with advantages divided by a deviation of the group."""
+"""Rules of `BASELINES` with advantages divided by a deviation of the group, and `gdpo`, which always is."""

@@ -21,6 +21,7 @@ import numpy as np
 from turnwise.checking.credit_bias import PROBLEMS, DecisionProblem, Rule, bias_of
 from turnwise.checking.report import Broken, CheckReport, NotApplicable, examine
 from turnwise.credit import CreditBatch, Estimator, estimate, estimator_of, require_options, value_targets
+from turnwise.credit.batch import NAMED
 from turnwise.credit.declaration import require_declaration
 from turnwise.data.arrays import Ragged
 from turnwise.errors import ConfigurationError
@@ -67,6 +68,8 @@ class CheckedRule:
             anchors=[[f"state {place}" for place in range(each)] for each in turns],
             truncated=[index % 5 == 0 for index in range(count)],
             bootstrap=draw.normal(size=count).tolist(),
+            named_rewards=Ragged.of(draw.normal(size=2).tolist() for _ in range(count)),
+            reward_weights=Ragged.of([[1.0, 0.5]] * count),
         )
 
 
@@ -174,6 +177,8 @@ def constants_cancel(rule: CheckedRule) -> str:
     same = all(_close(*pair) for pair in zip(one, two, strict=True))
     if not rule.estimator.grouped:
         return "it does" if same else "it does not, and the rule does not say that it compares within groups"
+    if not rule.estimator.relative:
+        return "it does" if same else "it does not, as the rule says of itself"
     if not same:
         raise Broken(
             f"a rule that compares within groups must not see a constant; {SHIFT:g} on every outcome changes the first "
@@ -186,11 +191,13 @@ def equal_groups_get_nothing(rule: CheckedRule) -> str:
     """Check that trajectories of a group that all earn the same get exactly 0, if the rule compares within groups."""
     if not rule.estimator.grouped:
         raise NotApplicable("it does not compare within groups")
-    batch = rule.batch(longest=_longest(rule), equal=True)
+    longest = _longest(rule)
+    batch = rule.batch(longest=longest, equal=True)
     alike = replace(
         batch,
         turn_rewards=Ragged(np.full(len(batch.turn_rewards.values), 0.1), batch.turn_rewards.offsets),
         outcome=[0.7] * len(batch),
+        named_rewards=Ragged.of([[0.1 * longest, 0.7]] * len(batch)),
     )
     found = rule.credited(alike).values
     if np.abs(found).max() > 0:
@@ -229,7 +236,7 @@ def _only_needed(rule: CheckedRule, batch: CreditBatch) -> CreditBatch:
     """The batch without what the rule does not declare that it needs."""
     needs = rule.estimator.needs
     further = ("values", "truncated", "bootstrap") if "values" in needs else ()
-    left_out = {"reply_lengths", "values", "anchors", "truncated", "bootstrap"} - {*needs, *further}
+    left_out = {"reply_lengths", "values", "anchors", "truncated", "bootstrap", *NAMED} - {*needs, *further}
     lengths = {"reply_lengths"} if "values" in needs else set()
     without: dict[str, Any] = dict.fromkeys(left_out - lengths)
     return replace(batch, **without)
@@ -248,6 +255,8 @@ def _taken(batch: CreditBatch, order: list[int]) -> CreditBatch:
         anchors=None if batch.anchors is None else [batch.anchors[place] for place in order],
         truncated=None if batch.truncated is None else [batch.truncated[place] for place in order],
         bootstrap=None if batch.bootstrap is None else [batch.bootstrap[place] for place in order],
+        named_rewards=rows(batch.named_rewards),
+        reward_weights=rows(batch.reward_weights),
     )
 
 

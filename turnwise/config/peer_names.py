@@ -4,7 +4,8 @@ A row is one setting of one system, as its configuration writes it, with the set
 and what still differs. A peer's name that is given to one of our keys is answered from here, since the name that is
 spelled most alike is often another algorithm. `turnwise.reporting.coming_from` writes the page.
 
-Read in verl 0.9.1, TRL 1.16.0, OpenRLHF 3c3be623, SkyRL a9564572e, AReaL cbff54d64 and prime-rl 559b44772.
+Read in verl 0.9.1, TRL 1.16.0, OpenRLHF 3c3be623, SkyRL a9564572e, AReaL cbff54d64, prime-rl 559b44772, ROLL 8eb27cc2
+and verl-agent 20bd331.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class PeerName:
 
 PAPERS = "papers"
 VERL, TRL, OPENRLHF, SKYRL, AREAL, PRIME_RL = "verl", "TRL", "OpenRLHF", "SkyRL", "AReaL", "prime-rl"
-SYSTEMS = (VERL, TRL, OPENRLHF, SKYRL, AREAL, PRIME_RL, PAPERS)
+ROLL, VERL_AGENT = "ROLL", "verl-agent"
+SYSTEMS = (VERL, TRL, OPENRLHF, SKYRL, AREAL, PRIME_RL, ROLL, VERL_AGENT, PAPERS)
 """The systems in the order of the page."""
 
 _verl_estimator, _verl_loss = "algorithm.adv_estimator", "actor.policy_loss.loss_mode"
@@ -67,6 +69,16 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(VERL, _verl_estimator, "grpo", {ESTIMATOR: "grpo", OPTIONS: {"epsilon": 1e-6}}, _of_verl),
     PeerName(VERL, _verl_estimator, "grpo_vectorized", {ESTIMATOR: "grpo", OPTIONS: {"epsilon": 1e-6}}, _of_verl),
     PeerName(VERL, "algorithm.norm_adv_by_std_in_grpo", "False", {ESTIMATOR: "grpo", OPTIONS: {"deviation": "none"}}),
+    PeerName(
+        VERL,
+        _verl_estimator,
+        "gdpo",
+        {ESTIMATOR: "gdpo", OPTIONS: {"epsilon": 1e-6}},
+        "verl whitens over tokens, here over trajectories; the weights are those of rewards",
+    ),
+    PeerName(VERL, _verl_estimator, "grpo_passk", {ESTIMATOR: "grpo-passk"}),
+    PeerName(VERL, _verl_estimator, "opo", {ESTIMATOR: "opo"}, "a group of one gets 0 here, its reward in verl"),
+    PeerName(VERL, _verl_estimator, "gpg", {ESTIMATOR: "gpg", OPTIONS: {"counted": "rewarded"}}),
     PeerName(VERL, _verl_estimator, "rloo", {ESTIMATOR: "rloo"}),
     PeerName(VERL, _verl_estimator, "rloo_vectorized", {ESTIMATOR: "rloo"}),
     PeerName(VERL, _verl_estimator, "reinforce_plus_plus", {ESTIMATOR: "reinforce++"}, _whitened),
@@ -166,6 +178,14 @@ PEER_NAMES: tuple[PeerName, ...] = (
     ),
     PeerName(TRL, "scale_rewards", "group", {ESTIMATOR: "grpo"}, "both epsilons are 1e-4"),
     PeerName(TRL, "scale_rewards", "none", {ESTIMATOR: "grpo", OPTIONS: {"deviation": "none"}}),
+    PeerName(TRL, "scale_rewards", "batch", {ESTIMATOR: "grpo", OPTIONS: {"deviation": "batch"}}),
+    PeerName(
+        TRL,
+        "multi_objective_aggregation",
+        "normalize_then_sum",
+        {ESTIMATOR: "gdpo"},
+        "reward_weights are the weights of rewards",
+    ),
     PeerName(TRL, "epsilon", ANY, {"optimization.clip_low": ANY}),
     PeerName(TRL, "epsilon_high", ANY, {"optimization.clip_high": ANY}, "of cispo: x - 1"),
     PeerName(TRL, "delta", ANY, {"optimization.dual_clip": ANY}),
@@ -255,6 +275,7 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(SKYRL, _skyrl_estimator, "grpo", {ESTIMATOR: "grpo", OPTIONS: {"epsilon": 1e-6}}),
     PeerName(SKYRL, _skyrl_estimator, "rloo", {ESTIMATOR: "rloo"}),
     PeerName(SKYRL, _skyrl_estimator, "reinforce++", {ESTIMATOR: "reinforce++"}),
+    PeerName(SKYRL, _skyrl_estimator, "maxrl", {ESTIMATOR: "maxrl"}, "SkyRL adds an epsilon to the mean"),
     PeerName(SKYRL, _skyrl_loss, "regular", {LOSS: "clipped"}),
     PeerName(SKYRL, _skyrl_loss, "dual_clip", {LOSS: "clipped", "optimization.dual_clip": 3.0}),
     PeerName(SKYRL, _skyrl_loss, "gspo", {LOSS: "gspo", AGGREGATION: "sequence-mean"}),
@@ -275,6 +296,50 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(AREAL, "actor.c_clip", ANY, {"optimization.dual_clip": ANY}),
     PeerName(AREAL, "actor.eps_clip", ANY, {"optimization.clip_low": ANY, "optimization.clip_high": ANY}),
     PeerName(PRIME_RL, "algorithm.type", "grpo", {ESTIMATOR: "grpo", OPTIONS: {"deviation": "none"}}),
+    PeerName(PRIME_RL, "algorithm.type", "max_rl", {ESTIMATOR: "maxrl"}),
+    PeerName(
+        AREAL,
+        "actor.gae_lambda",
+        "vapo_length_adaptive_gae",
+        {ESTIMATOR: "length-adaptive-gae"},
+        "alpha is in gae_lambda_kwargs; the critic's targets have lambda 1 here",
+    ),
+    PeerName(ROLL, "adv_estimator", "gigpo", {ESTIMATOR: "gigpo"}),
+    PeerName(
+        ROLL,
+        "adv_estimator",
+        "step_reinforce",
+        {ESTIMATOR: "turn-reinforce", OPTIONS: {"over": "group", "gamma": 0.95}},
+        "gamma is step_reward_gamma",
+    ),
+    PeerName(
+        ROLL,
+        "adv_estimator",
+        "agentic_reinforce",
+        {ESTIMATOR: "turn-reinforce", OPTIONS: {"over": "none"}},
+        "one return for all tokens of a turn",
+    ),
+    PeerName(
+        VERL_AGENT,
+        "algorithm.adv_estimator",
+        "gigpo",
+        {ESTIMATOR: "gigpo"},
+        "the release counts each step in an episode's statistics",
+    ),
+    PeerName(
+        VERL_AGENT,
+        "algorithm.gigpo.enable_similarity",
+        "True",
+        {ESTIMATOR: "gigpo", OPTIONS: {"similarity": 0.95}},
+        "similarity_thresh; the first text of a cluster is the first in the alphabet here, in the batch there",
+    ),
+    PeerName(
+        VERL_AGENT,
+        "algorithm.adv_estimator",
+        "hgpo",
+        {ESTIMATOR: "hgpo"},
+        "history_length is history, length_weight_alpha alpha, base_group episode, mean_norm deviation none",
+    ),
     PeerName(PAPERS, "PPO", "ppo", {ESTIMATOR: "gae", LOSS: "clipped"}),
     PeerName(PAPERS, "MT-PPO", "mt-ppo", {ESTIMATOR: "gae", LOSS: "clipped"}),
     PeerName(PAPERS, "GRPO", "grpo", {ESTIMATOR: "grpo", LOSS: "clipped", AGGREGATION: "sequence-mean"}),

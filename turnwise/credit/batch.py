@@ -22,7 +22,8 @@ from turnwise.errors import CreditError
 PER_TURN = ("reply_lengths", "anchors", "trained")
 PER_TOKEN = ("values", "token_rewards")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
-NUMBERS = ("turn_rewards", "outcome", "values", "token_rewards", "bootstrap")
+NAMED = ("named_rewards", "reward_weights")
+NUMBERS = ("turn_rewards", "outcome", "values", "token_rewards", "bootstrap", *NAMED)
 FLAGS = ("truncated", "trained")
 Rewards = Literal["outcome", "merged"]
 """Which rewards make up a trajectory's: the outcome, or the outcome plus its turn rewards."""
@@ -57,6 +58,11 @@ class CreditBatch:
     value after the cut; all others treat the cut as an end."""
     bootstrap: Sequence[float] | None = None
     """The critic's value at the cut. Not read for a trajectory that ended by itself."""
+    named_rewards: Ragged | None = None
+    """Each named reward of the trajectory, summed over its turns and not weighted: one number per reward of the
+    configuration, in its order."""
+    reward_weights: Ragged | None = None
+    """The weight of each of these rewards, the same for every trajectory."""
     trained: Ragged | None = None
     """Which turns are trained; None: all. A turn that is not trained has advantage 0 and is left out of whitening. It
     is part of the episode nevertheless: its rewards count in every return, its tokens are time steps, and a group's
@@ -70,6 +76,7 @@ class CreditBatch:
         if self.reply_lengths is None and any(name in given for name in PER_TOKEN):
             raise CreditError(f"{' and '.join(PER_TOKEN)} are per reply token; found them without reply_lengths")
         self._require_entries()
+        self._require_named()
         self._require_sense()
         self._make_arrays()
 
@@ -100,6 +107,8 @@ class CreditBatch:
             token_rewards=token_rewards,
             truncated=[trajectory.ending.truncated for trajectory in trajectories],
             bootstrap=None if bootstrap is None else bootstrap.tolist(),
+            named_rewards=Ragged.of(list(reward_totals(each, rewards).values()) for each in trajectories),
+            reward_weights=Ragged.of([section.weight for section in rewards.values()] for _ in trajectories),
             trained=of_turns([turn.trained for each in trajectories for turn in each.turns], bool),
         )
 
@@ -217,6 +226,13 @@ class CreditBatch:
                     f"found {found[index]}"
                 )
 
+    def _require_named(self) -> None:
+        """Raise CreditError unless every trajectory has the same rewards, each with its weight."""
+        given = {name: getattr(self, name) for name in NAMED if getattr(self, name) is not None}
+        numbers = {name: sorted({len(row) for row in rows}) for name, rows in given.items()}
+        if given and (len(given) < len(NAMED) or len({count for counts in numbers.values() for count in counts}) > 1):
+            raise CreditError(f"every trajectory must have the same {' and '.join(NAMED)}; found numbers of {numbers}")
+
     def _require_sense(self) -> None:
         """Raise CreditError unless numbers are finite, flags are true or false, and anchors are texts or None."""
         for name in NUMBERS:
@@ -238,7 +254,7 @@ class CreditBatch:
     def _make_arrays(self) -> None:
         """Replace rows of numbers by arrays, and numbers per trajectory by Python's."""
         made: dict[str, Any] = {}
-        for name in ("turn_rewards", "values", "token_rewards", "reply_lengths", "trained"):
+        for name in ("turn_rewards", "values", "token_rewards", "reply_lengths", "trained", *NAMED):
             dtype = {"reply_lengths": np.int64, "trained": np.bool_}.get(name, np.float64)
             if getattr(self, name) is not None:
                 made[name] = Ragged.of(getattr(self, name), dtype)
@@ -269,12 +285,20 @@ def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection
         )
         for turn in trajectory.turns
     ]
-    outcome = sum(
-        section.weight * sum(turn.rewards.get(name, 0.0) for turn in trajectory.last_attempt)
-        for name, section in rewards.items()
-        if section.level == "outcome"
-    )
+    totals = reward_totals(trajectory, rewards)
+    outcome = sum(section.weight * totals[name] for name, section in rewards.items() if section.level == "outcome")
     return per_turn, outcome
+
+
+def reward_totals(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> dict[str, float]:
+    """Each named reward of the trajectory, not weighted: of the turn level over all attempts, of the outcome the last.
+
+    A reward that no turn has is 0.
+    """
+    counted = {"turn": trajectory.turns, "outcome": trajectory.last_attempt}
+    return {
+        name: sum(turn.rewards.get(name, 0.0) for turn in counted[section.level]) for name, section in rewards.items()
+    }
 
 
 def weighted_return(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> float:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from turnwise.credit import CreditBatch, Estimator, estimate, estimator_of, value_targets
+from turnwise.credit.batch import NAMED
 from turnwise.data.arrays import Ragged
 from turnwise.errors import ConfigurationError, raised_at
 from turnwise.plugins import require_installed
 
-NEEDED = ("reply_lengths", "values", "anchors")
+NEEDED = ("reply_lengths", "values", "anchors", *NAMED)
 """The inputs that a rule may declare as needed."""
 TURNS = (1, 2, 2, 1)
 """The turns of the trajectories of the batch on which a rule is tried: two groups of two. Every rule allows two."""
@@ -63,4 +64,6 @@ def _small_batch(needs: tuple[str, ...]) -> CreditBatch:
         anchors=[["start", "end"][:turns] for turns in TURNS] if "anchors" in needs else None,
         truncated=[False, True, False, False] if with_critic else None,
         bootstrap=[0.5] * len(TURNS) if with_critic else None,
+        named_rewards=Ragged.of([[1.0, 0.0]] * len(TURNS)) if any(need in NAMED for need in needs) else None,
+        reward_weights=Ragged.of([[1.0, 0.5]] * len(TURNS)) if any(need in NAMED for need in needs) else None,
     )

@@ -13,13 +13,23 @@ from turnwise.config.options import read_options
 from turnwise.config.peer_names import peer_answer
 from turnwise.config.schema import Credit
 from turnwise.credit.advantages import Advantages, turn_means
-from turnwise.credit.anchor_states import gigpo
-from turnwise.credit.batch import CreditBatch
-from turnwise.credit.generalised_advantage import bi_level_gae, critic_targets, gae, turn_gae
+from turnwise.credit.anchor_states import gigpo, hgpo
+from turnwise.credit.batch import NAMED, CreditBatch
+from turnwise.credit.decoupled_rewards import gdpo
+from turnwise.credit.generalised_advantage import (
+    bi_level_gae,
+    critic_targets,
+    cross_level_gae,
+    gae,
+    length_adaptive_gae,
+    turn_gae,
+)
+from turnwise.credit.group_baselines import gpg, grpo_passk, maxrl, opo
 from turnwise.credit.group_relative import grpo, rloo
 from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.turn_level import mt_grpo
+from turnwise.credit.turn_returns import turn_reinforce
 from turnwise.data.arrays import Ragged
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.plugins import CREDIT_RULE, installed, is_named, plugin
@@ -55,6 +65,13 @@ class Estimator:
     them, `bootstrap` is needed too as soon as a trajectory is `truncated`."""
     grouped: bool = False
     """Whether trajectories are compared within their group, so that a group of one has nothing to be compared with."""
+    relative: bool = True
+    """Of a rule that compares: whether a constant that is added to every reward of a group changes nothing. False where
+    the rule divides by what was earned."""
+    token_rewards: bool = True
+    """Whether rewards per token, such as a KL penalty, have a place."""
+    target_options: Mapping[str, Any] = field(default_factory=dict)
+    """Of a rule with a critic: its options where the critic's targets are computed with others than the advantages."""
     restrictions: tuple[Restriction, ...] = ()
     belongs_to: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """Options that belong to certain values of another option, and are None under its other values: by their name, the
@@ -84,6 +101,15 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "turn-gae": Estimator(turn_gae, "turn", needs=_CRITIC),
     "bi-level-gae": Estimator(bi_level_gae, "token", needs=_CRITIC),
     "gigpo": Estimator(gigpo, "turn", needs=("anchors",), grouped=True),
+    "hgpo": Estimator(hgpo, "turn", needs=("anchors",), grouped=True),
+    "opo": Estimator(opo, "turn", needs=("reply_lengths",), grouped=True),
+    "gpg": Estimator(gpg, "turn", grouped=True),
+    "maxrl": Estimator(maxrl, "turn", grouped=True, relative=False),
+    "grpo-passk": Estimator(grpo_passk, "turn", grouped=True),
+    "gdpo": Estimator(gdpo, "turn", needs=NAMED, grouped=True, token_rewards=False),
+    "turn-reinforce": Estimator(turn_reinforce, "turn", belongs_to={"deviation": ("over", ("group", "batch"))}),
+    "length-adaptive-gae": Estimator(length_adaptive_gae, "token", needs=_CRITIC, target_options={"alpha": None}),
+    "cross-level-gae": Estimator(cross_level_gae, "token", needs=_CRITIC, target_options={"weight": 0.0}),
 }
 """The advantage estimators of this package by name; `estimator_of` finds those of others as well."""
 
@@ -117,6 +143,8 @@ _IN_WORDS: Mapping[str, str] = {
     "reply_lengths": "the tokens of each turn's reply",
     "values": "a critic's values per reply token",
     "anchors": "the world's state before each turn",
+    "named_rewards": "each named reward of a trajectory",
+    "reward_weights": "the weight of each named reward",
 }
 
 
@@ -137,7 +165,8 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     """The critic's targets for the named estimator: one row per trajectory, with one target per reply token.
 
     A target is the advantage before whitening (the option `whiten`, where the estimator has it, is turned off) plus the
-    value that was its baseline. Turns that are not trained have targets as well. The options are those of `estimate`.
+    value that was its baseline, with the rule's `target_options` in place of its own. Turns that are not trained have
+    targets as well. The options are those of `estimate`.
     Raises CreditError for an estimator without a critic.
     """
     require_options(name, options)
@@ -145,7 +174,8 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
         with_critic = [known for known in ESTIMATORS if "values" in ESTIMATORS[known].needs]
         raise CreditError(f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none")
     known = read_options(name, estimator_of(name).function, options)
-    advantages = _raw(name, batch, {**options, "whiten": False} if "whiten" in known else options)
+    further = {**({"whiten": False} if "whiten" in known else {}), **estimator_of(name).target_options}
+    advantages = _raw(name, batch, {**options, **further})
     return critic_targets(batch, advantages, of_turns=estimator_of(name).level == "turn")
 
 

@@ -8,27 +8,38 @@
     bi-level-gae  outer level: steps are turns, with gamma_turn, and V is the value at the *last* reply token of a turn;
                   inner level: steps are the reply tokens of one turn, whose last token is paid the outer A + V
 
+    length-adaptive-gae   gae with lambda_i = 1 - 1 / (alpha l_i) for a trajectory of l_i reply tokens, at least 0
+    cross-level-gae       (1 - w) A(token) + w A(turn): A(turn) is turn-gae's, with gamma_turn and lambda_turn; A(token)
+                          is gae's within a turn, and what follows its last token is A(turn) of the next turn
+
 After the last step V is 0, or the value at the cut where a limit cut the trajectory off; with `bootstrap=False` it is 0
 there too. lambda is the option `lam`, since `lambda` is a keyword of Python. A critic's target is A + V, before
 whitening.
 
 Papers: Schulman et al. (arXiv 1506.02438); MT-PPO, PPO-OR and PPO-MR (MT-GRPO, arXiv 2505.11821, second version), which
 are `gae` with rewards placed by `turn`, `outcome` and `merged`; Turn-PPO (arXiv 2512.17008) for `turn-gae`; RAGEN
-(arXiv 2504.20073) for bi-level GAE. gamma and lambda default to 1, as in RAGEN and AgentGym-RL; gamma_turn to RAGEN's
-0.95. Turn-PPO uses 0.99 and 0.9.
+(arXiv 2504.20073) for bi-level GAE; VAPO (arXiv 2504.05118) for lambda by length, with its alpha of 0.05; no paper for
+`cross-level-gae`, which is a branch of RAGEN's (`compute_weighted_cross_level_gae_advantage_return`). gamma and lambda
+default to 1, as in RAGEN and AgentGym-RL; gamma_turn of bi-level GAE to RAGEN's 0.95. Turn-PPO uses 0.99 and 0.9.
+
+A lambda by length looks 1 / (1 - lambda) = alpha l tokens ahead, a share of the trajectory, where a fixed one looks
+equally far in long ones and in short ones. For l <= 1 / alpha, 20 tokens, it is 0: A is delta. The critic's targets are
+those of lambda 1, as in the paper; those of `cross-level-gae` are A(token) + V, as in its release. Bias: with lambda
+below 1 an advantage leans on the critic, and is wrong as far as the critic is.
 
 Differs from the papers. None of them bootstraps: a limit ends a trajectory there as its own end does, which teaches
 that nothing was left to gain. The released bi-level GAE treats every token with a reward other than 0 as the end of a
 turn, so that turns with reward 0 vanish and an all-zero trajectory raises; here a turn ends where its reply ends. (With
-gamma, gamma_turn and lambda all 1 it is `gae`: the two levels cancel.) On turns, and in bi-level GAE, rewards per token
-are paid at the end of their turn. Whitening adds epsilon, 1e-8, to the deviation, not to the variance.
+gamma, gamma_turn and lambda all 1 it is `gae`: the two levels cancel.) The released `cross-level-gae` pays a trajectory
+its last reward alone, at its last turn. On turns, and in bi-level GAE, rewards per token are paid at the end of their
+turn. Whitening adds epsilon, 1e-8, to the deviation, not to the variance.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from turnwise.config.quantities import NotNegative, Share
+from turnwise.config.quantities import NotNegative, Positive, Share
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.placement import Placement, on_tokens, on_turns, placed
 from turnwise.credit.reinforce import whitened
@@ -103,6 +114,56 @@ def bi_level_gae(
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
+def length_adaptive_gae(
+    batch: CreditBatch,
+    *,
+    gamma: Share = 1.0,
+    alpha: Positive | None = 0.05,
+    rewards: Placement = "turn",
+    whiten: bool = True,
+    bootstrap: bool = True,
+    epsilon: NotNegative = 1e-8,
+) -> Ragged:
+    """One advantage per reply token, as `gae`, with a lambda by the trajectory's reply tokens.
+
+    `alpha` None is lambda 1. Needs the inputs of `gae`, and raises CreditError as it does.
+    """
+    paid = on_tokens(batch, placed(batch, rewards))
+    lam = np.ones(len(batch)) if alpha is None else np.maximum(0.0, 1.0 - 1.0 / (alpha * paid.lengths))
+    advantages = _recursion(paid, critic_values(batch), _values_after(batch, bootstrap), gamma, lam)
+    return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
+
+
+def cross_level_gae(
+    batch: CreditBatch,
+    *,
+    gamma: Share = 1.0,
+    lam: Share = 1.0,
+    gamma_turn: Share = 1.0,
+    lam_turn: Share = 1.0,
+    weight: Share = 0.5,
+    rewards: Placement = "turn",
+    whiten: bool = True,
+    bootstrap: bool = True,
+    epsilon: NotNegative = 1e-8,
+) -> Ragged:
+    """One advantage per reply token: `weight` of its turn's, and the rest of its own. Needs the inputs of `gae`.
+
+    Raises CreditError as `gae` does.
+    """
+    values, ends, last = critic_values(batch), batch.turn_tokens, _values_after(batch, bootstrap)
+    of_turns = _recursion(on_turns(batch, rewards), values[ends[:-1]], last, gamma_turn, lam_turn)
+    paid, following = on_tokens(batch, placed(batch, rewards)), np.zeros(len(of_turns.values))
+    value_after = np.append(values[ends[1:-1]], 0.0)[: len(following)]
+    value_after[batch.last_turns] = last
+    following[:-1] = of_turns.values[1:]
+    following[batch.last_turns] = 0.0
+    inside = _recursion(Ragged(paid.values, ends), values, value_after, gamma, lam, following)
+    mixed = (1.0 - weight) * inside.values + weight * batch.on_reply_tokens(of_turns).values
+    advantages = Ragged(mixed, paid.offsets)
+    return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
+
+
 def critic_targets(batch: CreditBatch, advantages: Ragged, *, of_turns: bool) -> Ragged:
     """The critic's targets, A + V per reply token, from advantages that are not whitened.
 
@@ -123,16 +184,26 @@ def critic_values(batch: CreditBatch) -> Numbers:
     return values
 
 
-def _recursion(rewards: Ragged, values: Numbers, value_after: Numbers, gamma: float, lam: float) -> Ragged:
+def _recursion(
+    rewards: Ragged,
+    values: Numbers,
+    value_after: Numbers,
+    gamma: float,
+    lam: float | Numbers,
+    advantage_after: Numbers | None = None,
+) -> Ragged:
     """The advantage of each step, by the recursion at the head of this file: from the last step of a row to its first.
 
-    `values` has one number per step, `value_after` one per row.
+    `values` has one number per step, `value_after` one per row; so has `lam` where rows differ in it, and
+    `advantage_after`, the advantage of what follows the last step, which is 0 by default.
     """
     advantages = np.zeros(len(values))
-    next_value, following = value_after.copy(), np.zeros(len(rewards))
+    next_value = value_after.copy()
+    following = np.zeros(len(rewards)) if advantage_after is None else advantage_after.copy()
+    lam = np.broadcast_to(lam, len(rewards))
     for rows, steps in rewards.backward():
         delta = rewards.values[steps] + gamma * next_value[rows] - values[steps]
-        following[rows] = delta + gamma * lam * following[rows]
+        following[rows] = delta + gamma * lam[rows] * following[rows]
         advantages[steps] = following[rows]
         next_value[rows] = values[steps]
     return Ragged(advantages, rewards.offsets)

@@ -19,7 +19,9 @@ epsilon, added to the deviation, is an option: its default, 1e-4, is MT-GRPO's a
 1e-6, OpenRLHF 1e-9. With rewards of 0 and 1 in groups of eight the choice changes an advantage by up to 3e-4 of it.
 
 The deviation is what differs between systems: unbiased, divided by G - 1 (verl, TRL, MT-GRPO); population, divided by G
-(rLLM, ART); none (Dr.GRPO, which leaves the scale of the rewards alone). Sums are exact (`math.fsum`), so that they do
+(rLLM, ART); none (Dr.GRPO, which leaves the scale of the rewards alone); batch (TRL's `scale_rewards: batch` and ROLL):
+the unbiased one of all rewards of the batch, one divisor for all groups, so that no group weighs more than another for
+its small spread. Sums are exact (`math.fsum`), so that they do
 not depend on the order of trajectories. Values that are equal but for rounding (`turnwise.data.tolerance`) give exactly
 0, so that a zero-variance group can be recognised by its advantages. All rules that compare within a group use the
 functions of this file.
@@ -44,16 +46,25 @@ from turnwise.data.arrays import Numbers, Ragged
 from turnwise.data.tolerance import alike
 
 Deviation = Literal["unbiased", "population", "none"]
+BatchDeviation = Literal["unbiased", "population", "none", "batch"]
+"""A deviation of the group, or the unbiased one of the rewards of the whole batch."""
 
 NO_BASELINE = "a trajectory that has no other to be compared with has no baseline: it gets 0"
 
 
 def grpo(
-    batch: CreditBatch, *, rewards: Rewards = "outcome", deviation: Deviation = "unbiased", epsilon: NotNegative = 1e-4
+    batch: CreditBatch,
+    *,
+    rewards: Rewards = "outcome",
+    deviation: BatchDeviation = "unbiased",
+    epsilon: NotNegative = 1e-4,
 ) -> Ragged:
     """One advantage per turn, the same at every turn of a trajectory. Token rewards count, too."""
-    compared = batch.in_groups(batch.totals(rewards), lambda values: normalise(values, deviation, epsilon))
-    return batch.on_every_turn(compared)
+    totals = batch.totals(rewards)
+    if deviation == "batch":
+        differences = batch.in_groups(totals, lambda values: normalise(values, "none", epsilon))
+        return batch.on_every_turn(differences / scale(totals, "unbiased", epsilon))
+    return batch.on_every_turn(batch.in_groups(totals, lambda values: normalise(values, deviation, epsilon)))
 
 
 def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:

@@ -96,6 +96,11 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
             f"{key}.estimator {name} compares visits to the same state, which the world must name; "
             f"{inputs.world!r} names none: choose another estimator"
         )
+    if not estimator.token_rewards and inputs.token_rewards:
+        raise ConfigurationError(
+            f"{key}.estimator {name} has no place for rewards per token, which optimization.reference with place: "
+            "reward is; set its place to loss"
+        )
     if name not in ESTIMATORS:
         require_answer(f"{key}.estimator", name, section.options)
     restricted = estimator.restriction(section.options)

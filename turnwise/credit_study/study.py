@@ -35,9 +35,18 @@ RULES: Sequence[Rule] = (
     Rule("reinforce++", "reinforce++", {"rewards": "turn"}),
     Rule("reinforce++-baseline", "reinforce++-baseline", {"rewards": "merged"}),
     Rule("gigpo", "gigpo", {"rewards": "merged", "gamma": 1.0}),
+    Rule("hgpo", "hgpo", {"rewards": "merged", "gamma": 1.0}),
+    Rule("opo", "opo", {"rewards": "merged"}),
+    Rule("gpg", "gpg", {"rewards": "merged"}),
+    Rule("maxrl", "maxrl", {"rewards": "merged"}),
+    Rule("grpo-passk", "grpo-passk", {"rewards": "merged"}),
+    Rule("gdpo", "gdpo"),
+    Rule("turn-reinforce", "turn-reinforce"),
     Rule("gae", "gae"),
     Rule("turn-gae", "turn-gae"),
     Rule("bi-level-gae", "bi-level-gae"),
+    Rule("length-adaptive-gae", "length-adaptive-gae"),
+    Rule("cross-level-gae", "cross-level-gae"),
 )
 """The rules, in the order in which they are shown."""
 

@@ -9,10 +9,10 @@ from turnwise.config.peer_names import PAPERS, PEER_NAMES, SYSTEMS, PeerName
 
 HEAD = """# Coming from another system
 
-What verl, TRL, OpenRLHF, SkyRL, AReaL and prime-rl call the settings of `params.yaml`. Equations were compared, not
-names: what still differs stands in the last column. `x` is a value of yours. A name of theirs that you write into
-`params.yaml` is answered from this table. Read in verl 0.9.1, TRL 1.16.0, OpenRLHF 3c3be623, SkyRL a9564572e, AReaL
-cbff54d64 and prime-rl 559b44772.
+What verl, TRL, OpenRLHF, SkyRL, AReaL, prime-rl, ROLL and verl-agent call the settings of `params.yaml`. Equations were
+compared, not names: what still differs stands in the last column. `x` is a value of yours. A name of theirs that you
+write into `params.yaml` is answered from this table. Read in verl 0.9.1, TRL 1.16.0, OpenRLHF 3c3be623, SkyRL
+a9564572e, AReaL cbff54d64, prime-rl 559b44772, ROLL 8eb27cc2 and verl-agent 20bd331.
 
 `python -m turnwise.reporting.coming_from > docs/coming-from.md` makes this page, from `turnwise/config/peer_names.py`.
 """
