@@ -1,4 +1,4 @@
-"""Every command of the README and of the tutorial is run, in a copy of the project whose default experiment is tiny."""
+"""Every command of the README and of the first page of the documentation is run, in a copy of the project whose default experiment is tiny."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from project_copy import ROOT, TINY, asked_outside, copy_project, environment, g
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "index.md")
 TINY_SEARCH = TINY.with_name("tiny_search.yaml")
 SERVERS = {
     "make ui": "http://127.0.0.1:5000/health",
