@@ -1,4 +1,4 @@
-"""64 cards on one Prefect server, one MLflow database and one store: where they saturate. Writes docs/many-machines.md.
+"""64 cards on one Prefect server, one MLflow database and one store: where they saturate. Writes docs/performance.md.
 
     python -m benchmarks.shared_parts      counts what an iteration costs them; minutes
     python -m benchmarks.cards             simulates; at once
@@ -29,7 +29,7 @@ from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import count
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "many-machines.md"
+PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- made by python -m benchmarks.cards -->", "<!-- end of what benchmarks.cards makes -->"
 CARDS = 64
 COLUMNS = (
