@@ -1,13 +1,15 @@
 """The progress display: the current stage, its progress, the estimated time left, and the success in training so far.
 
-On a terminal it is bars that stay in place, with one more for each worker; in a log, a line after a stage
-if it was long or the last line is some time ago.
+On a terminal it is bars that stay in place, with one more for each worker. In a log it is lines, each with the run that
+it is of: after a stage that was long, and about the stage that is being computed where the last line is some time ago.
+No line says of a stage what another has said.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -22,6 +24,7 @@ from turnwise import progress
 from turnwise.store import Reference, default_store
 
 SECONDS_BETWEEN_LINES = 10.0
+THIS_PROCESS = "this process"
 
 
 class GivingWay(ProgressColumn):
@@ -82,6 +85,9 @@ class Display(Observer):
         self._at_work: set[str] = set()
         self._success: float | None = None
         self._last_line = time.monotonic()
+        self._title = "starting"
+        self._lines: defaultdict[str, set[str]] = defaultdict(set)
+        """What has been told in the log of the stage that each process computes now."""
         self._bars = bars(console)
         self._all = self._bars.add_task("everything", total=1.0, note="")
         self._now = self._bars.add_task("starting", total=None, note="")
@@ -94,14 +100,16 @@ class Display(Observer):
 
     def started(self, stage: str, label: str) -> None:
         """Show that a stage has started."""
-        self._bars.reset(self._now, total=None, description=_title(stage, label), note="")
+        self._title = _title(stage, label)
+        self._begin_telling(THIS_PROCESS)
+        self._bars.reset(self._now, total=None, description=self._title, note="")
 
     def finished(self, call: StageCall) -> None:
         """Count a finished stage, computed or cached, unless a worker process has already reported it."""
         with self._lock:
             if (call.stage, call.label) in self._by_workers:
                 return
-            share = self._count(call, "this process")
+            share = self._count(call, THIS_PROCESS)
         self._reached(share)
 
     def expect_less(self, stages: Stages) -> None:
@@ -142,20 +150,28 @@ class Display(Observer):
         long = call.seconds >= SECONDS_BETWEEN_LINES
         if not self._console.is_terminal and (long or now - self._last_line >= SECONDS_BETWEEN_LINES):
             self._last_line = now
-            line = f"{share:4.0%}  {_title(call.stage, call.label)}  {self._outlook()}"
+            line = f"{share:4.0%}  {_title(call.stage, call.label)}  {self._outlook()}".rstrip()
             self._console.print(line, highlight=False, soft_wrap=True)
         return share
 
     def _progressed(self, told: progress.Progress) -> None:
         self._bars.update(self._now, total=told.total, completed=told.done, note=_note(told))
-        self._tell(_note(told))
+        self._tell(THIS_PROCESS, self._title, _note(told))
 
-    def _tell(self, line: str) -> None:
-        """In a log, a line on the stage that is being computed, unless the last line was just now."""
+    def _begin_telling(self, process: str) -> None:
+        """A process begins a stage, of which nothing has been told."""
         with self._lock:
-            if not self._console.is_terminal and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._lines[process].clear()
+
+    def _tell(self, process: str, title: str, note: str) -> None:
+        """In a log, a line on a stage that is being computed, if it is news and the last line was not just now."""
+        with self._lock:
+            if self._console.is_terminal or note in self._lines[process]:
+                return
+            if time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
                 self._last_line = time.monotonic()
-                self._console.print(f"      {line}", highlight=False, soft_wrap=True)
+                self._lines[process].add(note)
+                self._console.print(f"      {title}  {note}", highlight=False, soft_wrap=True)
 
     def _works(self, worker: str, at_work: bool) -> None:
         with self._lock:
@@ -179,6 +195,7 @@ class WorkerView:
     def started(self, stage: str, label: str) -> None:
         """Show that the worker has begun a stage."""
         self._now = _title(stage, label)
+        self._display._begin_telling(self._name)
         self._display._works(self._name, True)
         self._display._bars.reset(self._bar, total=None, visible=True, description=self._now, note=self._name)
 
@@ -186,7 +203,7 @@ class WorkerView:
         """Show how far the worker's stage is."""
         note = f"{self._name}  {_note(told)}"
         self._display._bars.update(self._bar, total=told.total, completed=told.done, note=note)
-        self._display._tell(f"{self._now}  {_note(told)}")
+        self._display._tell(self._name, self._now, _note(told))
 
     def finished(self, call: StageCall) -> None:
         """Count a stage of the worker."""
@@ -209,4 +226,4 @@ def _readable(seconds: float) -> str:
 
 def _note(told: progress.Progress) -> str:
     figures = "  ".join(f"{name} {value:.2f}" for name, value in told.figures.items())
-    return f"{told.what} {told.done} of {told.total}  {figures}"
+    return f"{told.what} {told.done} of {told.total}  {figures}".rstrip()

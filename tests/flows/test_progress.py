@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from flows.runtime import display as display_module
 from flows.runtime.display import Display, bars
 from flows.runtime.work_left import expected_work, stages_of_ablation
 from turnwise.experiment import load
-from turnwise.progress import Progress
+from turnwise.progress import Progress, report
 
 PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 
@@ -62,6 +64,26 @@ def test_each_worker_has_a_line_with_its_stage_and_how_far_that_is() -> None:
     assert any("base seed 2 iteration 9" in line and "worker 3" in line for line in lines)
     one.rest()
     assert not any("worker 2" in line for line in shown_by(display, console)), "one that waits is not shown"
+
+
+def test_in_a_log_each_line_says_which_run_it_is_of_and_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display_module, "SECONDS_BETWEEN_LINES", 0.0)
+    log = io.StringIO()
+    display = Display(Console(file=log, width=200), {"rollout": 8, "update": 8})
+    worker = display.worker("worker 2")
+    with display.showing():
+        display.started("rollout", "base seed 1 iteration 4")
+        worker.started("rollout", "base seed 2 iteration 4")
+        for done in (0, 0, 32, 0, 64):  # of two phases, each of which begins with none
+            report("sampling", done, 64)
+            worker.progressed(Progress("sampling", done, 64))
+        display.started("evaluate", "base seed 1 iteration 4")
+        report("sampling", 0, 64)
+    of_stage = [f"sampling {done} of 64" for done in (0, 32, 64)]
+    assert [line.strip() for line in log.getvalue().splitlines()] == [
+        *(f"base seed {seed} iteration 4: rollout  {note}" for note in of_stage for seed in (1, 2)),
+        "base seed 1 iteration 4: evaluate  sampling 0 of 64",
+    ]
 
 
 def shown_by(display: Display, console: Console) -> list[str]:
