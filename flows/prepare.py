@@ -6,6 +6,7 @@ All variants and seeds of an ablation share what is prepared here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tasks.playing import tasks_of
@@ -23,8 +24,9 @@ from tasks.prepare.materials import (
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
+from turnwise.agent.examples import WorkedExample
 from turnwise.agent.formats import make_format
-from turnwise.agent.playing import PlayParameters
+from turnwise.agent.playing import PlayParameters, play_examples, the_world
 from turnwise.config.agent_rewards import added_rewards, requested_rewards
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import Policy, RetryOptions
@@ -66,14 +68,32 @@ class Prepared(Materials):
 
 
 def play_parameters(experiment: Experiment) -> PlayParameters:
-    """The parameters of an experiment that all stages that play episodes share."""
-    return PlayParameters(
+    """The parameters of an experiment that all stages that play episodes share.
+
+    Raises ConfigurationError where the world's oracle cannot play the worked examples.
+    """
+    parameters = PlayParameters(
         world=experiment.world,
         agent=experiment.agent,
         patience=RetryOptions.taken_from(experiment.rollout),
         further_rewards=requested_rewards(experiment.rewards, experiment.made_world),
         added_rewards=added_rewards(experiment.rewards),
     )
+    return parameters.changed(examples=worked_examples(parameters, experiment.data.train_tasks))
+
+
+def worked_examples(parameters: PlayParameters, train_tasks: int) -> tuple[WorkedExample, ...]:
+    """The worked examples that `agent.examples` asks for, from the first of so many training tasks."""
+    if not parameters.agent.examples:
+        return ()
+    return _examples(parameters.changed(further_rewards=(), added_rewards={}).model_dump_json(), train_tasks)
+
+
+@cache
+def _examples(parameters: str, train_tasks: int) -> tuple[WorkedExample, ...]:
+    """The worked examples for parameters as JSON; each is played once in a process."""
+    read = PlayParameters.model_validate_json(parameters)
+    return play_examples(read, the_world(read.world).tasks("train", train_tasks))
 
 
 def _imitation_parameters(experiment: Experiment) -> PlayParameters:

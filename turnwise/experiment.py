@@ -41,7 +41,7 @@ from turnwise.config.schema import (
     WorldSection,
 )
 from turnwise.config.variants import require_distinct_variants
-from turnwise.config.world_checks import require_files, require_primary_column, require_rewards
+from turnwise.config.world_checks import require_examples, require_files, require_primary_column, require_rewards
 from turnwise.credit.rejection_sampling import require_shares
 from turnwise.credit.requirements import CreditInputs, needs_critic, require_branching, require_credit
 from turnwise.credit.selection import require_selection
@@ -149,6 +149,7 @@ class Experiment(Section):
         if self.policy.model == "scratch":
             require_parts(self.compute.tensor_parallel, self.policy.heads)
         form = make_format(self.agent.format, world)
+        require_examples(self.agent, world)
         require_primary_column(world)
         require_demonstrations(self.data, self.warm_start, self.policy, world)
         require_rewards(self.rewards, world, form.tags)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import tasks.stage  # noqa: F401  (recomputes what was pruned)
+from flows.prepare import worked_examples
 from tasks.models_in_memory import whole_policy
 from tasks.prepare.conversion import converted_policy
 from tasks.rollout.evaluate import success_of
+from turnwise.agent.examples import WorkedExample
 from turnwise.agent.formats import make_format
-from turnwise.agent.playing import instruction_of
+from turnwise.agent.playing import PlayParameters, instruction_of
 from turnwise.config.agent import Agent
+from turnwise.config.schema import RetryOptions, Rollout, WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import CONVERSION_FILE, in_words
 from turnwise.policy.pretrained import is_commit
@@ -104,6 +107,7 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         world=section["name"],
         agent=agent,
         instruction=instruction_of(agent, world),
+        examples=[turn for each in _examples(artifacts.experiment) for turn in each.turns],
         functions=None if functions is None else json.dumps(functions.signatures, indent=1),
         temperature=artifacts.experiment["rollout"]["temperature"],
         parameters=digest_of(artifacts.experiment),
@@ -111,6 +115,17 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         platforms=platforms(tree),
         figures=list(_figures(run, policy, iteration)),
     )
+
+
+def _examples(values: Mapping[str, Any]) -> Sequence[WorkedExample]:
+    """The worked examples that the policies of an experiment are shown."""
+    read = {name: json.dumps(values[name]) for name in ("world", "agent", "rollout")}
+    play = PlayParameters(
+        world=WorldSection.model_validate_json(read["world"]),
+        agent=Agent.model_validate_json(read["agent"]),
+        patience=RetryOptions.taken_from(Rollout.model_validate_json(read["rollout"])),
+    )
+    return worked_examples(play, values["data"]["train_tasks"])
 
 
 def conversion_of(tree: Ancestor) -> dict[str, Any] | None:

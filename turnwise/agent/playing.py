@@ -9,7 +9,9 @@ from pydantic import Field
 
 from turnwise import seeding
 from turnwise.agent.added_rewards import with_added_rewards
+from turnwise.agent.context import ConversationFrame
 from turnwise.agent.episode_config import EpisodeConfig
+from turnwise.agent.examples import FrameWithExamples, WorkedExample
 from turnwise.agent.formats import make_format
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, require_few_losses
@@ -19,6 +21,8 @@ from turnwise.config.agent import Agent
 from turnwise.config.agent_rewards import AddedReward
 from turnwise.config.schema import RetryOptions, Section, WorldSection
 from turnwise.data.metrics import recorded_in
+from turnwise.data.trajectory import Ending, Trajectory
+from turnwise.errors import ConfigurationError
 from turnwise.world import Task, World, make_world
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ class PlayParameters(Section):
     """The agent's rewards that are recorded in addition to those of every episode: see `GIVEN_ON_REQUEST`."""
     added_rewards: dict[str, AddedReward] = Field(default_factory=dict)
     """Rewards of the user's own, by name."""
+    examples: tuple[WorkedExample, ...] = ()
+    """What every policy is shown before its task: `play_examples`, by content."""
 
 
 def the_world(section: WorldSection) -> World:
@@ -95,6 +101,36 @@ def play_noisy_oracle(
     return play_with_script(parameters, chosen, 1, baseline, seed, looks_ahead=True)
 
 
+CANDIDATES = 8
+"""Training tasks that the oracle plays for each worked example; the shortest episodes are shown."""
+
+
+def play_examples(parameters: PlayParameters, tasks: Sequence[Task]) -> tuple[WorkedExample, ...]:
+    """The worked examples that `agent.examples` asks for, of training tasks.
+
+    The oracle plays the first tasks. Of the episodes that it solves, the ones with the fewest characters are taken.
+    Raises ConfigurationError if it solves too few.
+    """
+    wanted = parameters.agent.examples
+    played = play_noisy_oracle(parameters, tasks, min(len(tasks), wanted * CANDIDATES), noise=0.0, seed=0)
+    solved = sorted(filter(lambda each: each.ending is Ending.SUCCESS, played.trajectories), key=_characters)
+    if len(solved) < wanted:
+        raise ConfigurationError(
+            f"agent.examples must be at most the training tasks that the world's oracle solves, {len(solved)} of the "
+            f"first {len(played.trajectories)}; found {wanted}: lower it, or raise data.train_tasks"
+        )
+    return tuple(map(WorkedExample.of, solved[:wanted]))
+
+
+def _characters(trajectory: Trajectory) -> int:
+    return sum(len(turn.observation) + len(turn.reply) for turn in trajectory.turns)
+
+
+def shown_frame(parameters: PlayParameters, frame: ChatFrame) -> ConversationFrame:
+    """The frame of a policy's conversations, with the worked examples if there are any."""
+    return FrameWithExamples(frame, parameters.examples) if parameters.examples else frame
+
+
 def recorded_by(parameters: PlayParameters) -> frozenset[str]:
     """The metrics that episodes under these parameters may record, by `turnwise.data.metrics.recorded_in`.
 
@@ -121,7 +157,7 @@ def episode_config(parameters: PlayParameters, frame: ChatFrame | None, horizon:
         format=form,
         limits=None,
         patience=RetryPolicy(parameters.patience.world_seconds, parameters.patience.world_retries),
-        frame=frame,
+        frame=None if frame is None else shown_frame(parameters, frame),
         instruction=instruction_of(agent, world),
         token_budget=agent.context_tokens,
         reply_tokens=agent.maximum_reply_tokens,

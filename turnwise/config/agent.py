@@ -81,6 +81,9 @@ class Agent(Section):
     `tool-json`."""
     instruction: bool
     """Whether the policy is given the world's instruction. A policy made here never needs it."""
+    examples: Annotated[int, Field(ge=0, le=100)] = 0
+    """Worked episodes of training tasks, played by the world's oracle, that the policy is shown before its task: see
+    `turnwise.agent.examples`."""
     maximum_reply_tokens: Tokens
     """A longer reply is cut off, and counts as unreadable."""
     turn_frame: bool = False
@@ -108,6 +111,16 @@ class Agent(Section):
             raise ValueError(
                 f"thoughts: dropped needs context.policy full and mode.name plain; found {self.context.policy} and "
                 f"{self.mode.name}, which show earlier thoughts otherwise: set thoughts to kept"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _require_plain_examples(self) -> Self:
+        found = (self.instruction, self.mode.name, self.thoughts)
+        if self.examples and found != (True, "plain", "kept"):
+            raise ValueError(
+                "examples need instruction: true, mode.name plain, and thoughts kept; found "
+                f"{str(found[0]).lower()}, {found[1]}, {found[2]}: change these, or set examples to 0"
             )
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from turnwise.config.agent import Agent
 from turnwise.config.agent_rewards import AGENT_REWARDS, requested_rewards
 from turnwise.config.schema import RewardSection, WorldSection
 from turnwise.errors import ConfigurationError
@@ -23,6 +24,15 @@ def require_files(section: WorldSection) -> None:
     for key, path in missing_files(section).items():
         raise ConfigurationError(
             f"world.parameters.{key}: must be the path of a file or folder; found nothing at {path}"
+        )
+
+
+def require_examples(agent: Agent, world: World) -> None:
+    """Raise ConfigurationError for worked examples in a world that nobody demonstrates."""
+    if agent.examples and "oracle" not in world.baselines:
+        raise ConfigurationError(
+            f"agent.examples are played by the world's oracle; the world {world.name!r} has none, its baselines are "
+            f"{', '.join(world.baselines) or 'none'}; found {agent.examples}: set it to 0"
         )
 
 

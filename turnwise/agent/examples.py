@@ -1,0 +1,98 @@
+"""Worked examples: short episodes of training tasks that a policy is shown before its own task, `agent.examples`.
+
+They are messages of the conversation, in the chat template's own frame: what the world said as the user's, the oracle's
+replies, in the agent's format, as the assistant's; then comes the policy's own task. All episodes begin with the same
+tokens: an engine keeps these in its prefix cache, and the learner computes them once for each group. Nothing of an
+example is trained on.
+
+This is few-shot prompting (Brown et al. 2020, arXiv 2005.14165); what differs is that the examples are whole episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from turnwise.config.schema import Section
+from turnwise.data.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from turnwise.policy.tokenizer import ChatFrame
+
+
+class ExampleTurn(Section):
+    """One turn of an example: what was shown, and the reply to it."""
+
+    observation: str
+    reply: str
+    answers_call: bool
+    """Whether the observation is what the world answered to the reply before, of the same example."""
+
+
+class WorkedExample(Section):
+    """One episode, as its policy would see it."""
+
+    turns: tuple[ExampleTurn, ...]
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> WorkedExample:
+        """The turns of an episode. What the world says to its last action is left out."""
+        before = (None, *trajectory.turns)
+        return cls(
+            turns=tuple(
+                ExampleTurn(
+                    observation=turn.observation,
+                    reply=turn.reply,
+                    answers_call=earlier is not None and bool(earlier.actions),
+                )
+                for earlier, turn in zip(before, trajectory.turns, strict=False)
+            )
+        )
+
+
+class FrameWithExamples:
+    """A conversation's frame whose opening holds worked examples between the instruction and the first observation."""
+
+    def __init__(self, frame: ChatFrame, examples: Sequence[WorkedExample]) -> None:
+        self._frame = frame
+        self._turns = [turn for example in examples for turn in example.turns]
+        self._before: dict[str | None, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        """By instruction: the tokens up to the end of the last example, and those of its last reply."""
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """Those of the frame."""
+        return self._frame.end_tokens
+
+    def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
+        """Tokens from the start, through the examples, up to where the first reply begins."""
+        if system not in self._before:
+            self._before[system] = self._shown(system)
+        tokens, reply = self._before[system]
+        return (*tokens, *self._frame.continuation(observation, reply))
+
+    def _shown(self, system: str | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        tokens: list[int] = []
+        reply: tuple[int, ...] = ()
+        for turn in self._turns:
+            if tokens:
+                tokens += self._frame.continuation(turn.observation, reply, answers_call=turn.answers_call)
+            else:
+                tokens += self._frame.opening(system, turn.observation)
+            reply = self._frame.reply(turn.reply)
+            tokens += reply
+        return tuple(tokens), reply
+
+    def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
+        """That of the frame."""
+        return self._frame.continuation(observation, reply, answers_call=answers_call)
+
+    def without_thoughts(
+        self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """Never called: the section `agent` refuses examples where thoughts are dropped."""
+        raise NotImplementedError("worked examples are shown whole")
+
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        """That of the frame."""
+        return self._frame.decode(tokens)
