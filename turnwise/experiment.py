@@ -51,6 +51,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.health.alarms import require_alarms
 from turnwise.policy.choice import require_policy
 from turnwise.policy.learner.settings import require_full_distribution, require_update
+from turnwise.policy.suggested import with_suggestions
 from turnwise.suggestions import unknown
 from turnwise.world import World, make_world, world_class
 
@@ -80,6 +81,11 @@ class Experiment(Section):
     variants: dict[str, dict[str, Any]]
     storage: Storage
     tracking: Tracking
+
+    @cached_property
+    def suggested(self) -> Mapping[str, float]:
+        """What `turnwise.policy.suggested` has put in place of `suggested`, by dotted key; `build` sets it."""
+        return {}
 
     @cached_property
     def made_world(self) -> World:
@@ -260,10 +266,12 @@ def build(values: Mapping[str, Any], like: Experiment | None = None) -> Experime
     `like` is an experiment that this one is derived from: where both have the same world, it is not made again.
     """
     _require_whole_distribution(values.get("rollout"))
+    values, suggested = with_suggestions(values)
     try:
         experiment = Experiment.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(explain(error, Experiment)) from None
+    vars(experiment)["suggested"] = suggested
     if like is not None and like.world == experiment.world:
         vars(experiment)["made_world"] = like.made_world  # where cached_property keeps it
     experiment.require_sense()

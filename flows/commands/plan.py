@@ -39,6 +39,9 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     require_model(experiment, thoroughly=False)
     drawn, playable = _show_task_sets(experiment, console), _show_playable(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
+    if experiment.suggested:
+        values = ", ".join(f"{key} {value:g}" for key, value in experiment.suggested.items())
+        console.print(f"{'suggested':<12}{values}, from the size of {experiment.policy.model}", highlight=False)
     for line in _start(experiment) if drawn and playable else []:
         console.print(f"{'start':<12}{line}", highlight=False)
     seeds = experiment.ablation.seeds

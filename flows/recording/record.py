@@ -7,6 +7,7 @@ Cached stages do not run and so cannot log: their metrics are read from their ar
 from __future__ import annotations
 
 import functools
+import json
 import threading
 import time
 from collections import defaultdict
@@ -147,6 +148,7 @@ def describe(experiment: Experiment, prepared: Prepared) -> AblationDescription:
             "warm_start": prepared.warm_start.digest,
             "world_version": world_class(experiment.world.name).version,
             **({"pretrained": found.content} if found else {}),
+            **({"suggested": json.dumps(dict(experiment.suggested))} if experiment.suggested else {}),
         },
         datasets=[recorded_task_set(experiment, prepared, split) for split in SPLITS],
         diff=recordable(diff, experiment.tracking.new_files) if diff else "",
