@@ -88,7 +88,7 @@ def test_the_sites_navigation_has_every_page_once() -> None:
 
 
 def test_the_reference_is_made_from_modules_that_there_are() -> None:
-    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    pages = "".join(page.read_text() for page in PAGES)
     named = re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE)
     paths = [ROOT / name.replace(".", "/") for name in named]
     assert len(paths) > 20
@@ -108,18 +108,18 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         text=True,
     )
     assert (built.returncode, built.stderr) == (0, "")
-    commands, credit, beside, worlds = (
+    commands, python, beside, worlds = (
         (tmp_path / page).read_text()
-        for page in ("reference/commands.html", "reference/credit.html", "beside-others.html", "worlds.html")
+        for page in ("reference/commands.html", "python.html", "beside-others.html", "worlds.html")
     )
     assert 'id="turnwise-ablation"' in commands and "--dry-run" in commands
-    assert 'id="turnwise.credit.group_relative.grpo"' in credit
+    assert 'id="turnwise.credit.group_relative.grpo"' in python
     assert '<abbr title="Group relative policy optimization' in beside
     assert 'href="source/envs/search/documents.py.html"' in worlds
 
 
 def test_the_index_of_papers_names_files_that_there_are() -> None:
-    names = re.findall(r"`([\w./]+\.py|[\w./]+/)`", (ROOT / "docs" / "papers.md").read_text())
+    names = re.findall(r"`([\w./]+\.py|[\w./]+/)`", (ROOT / "docs" / "credit.md").read_text())
     assert len(names) > 40
     # Next to a whole path the table names files of the same folder by their names alone.
     known = {
