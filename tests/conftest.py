@@ -8,6 +8,7 @@ import fcntl
 import gc
 import math
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -111,6 +112,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What was imported stays: no later search for garbage goes over it."""
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Prefect asks the server that the environment names now, not the one that an earlier test had put there."""
+    if "prefect" in sys.modules:
+        from prefect.context import refresh_global_settings_context
+        from prefect.settings import get_current_settings
+
+        if get_current_settings().api.url != os.environ.get("PREFECT_API_URL"):
+            refresh_global_settings_context()
 
 
 @pytest.hookimpl(trylast=True)
