@@ -15,6 +15,7 @@ from turnwise.agent.formats.search import SearchFormat
 from turnwise.agent.formats.tags import split_at_tags
 from turnwise.agent.formats.think_answer import ThinkAnswerFormat
 from turnwise.agent.formats.tool_json import ToolJsonFormat
+from turnwise.agent.formats.validated import ValidatedFormat
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import FORMAT, plugin
 from turnwise.world import World
@@ -55,7 +56,10 @@ def format_class(name: str) -> type[Format]:
 
 
 def make_format(name: str, world: World) -> Format:
-    """A format for a world. Raises ConfigurationError if it is unknown or cannot express the world's actions."""
+    """A format for a world; what one of the user's own answers is validated (`turnwise.agent.formats.validated`).
+
+    Raises ConfigurationError if it is unknown or cannot express the world's actions.
+    """
     form = format_class(name)(world.verbs)
     form.require_expressible(world)
-    return form
+    return form if name in FORMATS else ValidatedFormat(form)
