@@ -20,6 +20,7 @@ from flows.needs.placement import placement
 from flows.needs.start import recorded_signals
 from flows.needs.work import PlannedRun, planned_run
 from flows.prepare import require_model, task_set_parameters
+from flows.recording.record import tracking_uri
 from tasks.prepare.materials import draw_task_set
 from turnwise.config.runner import Runner
 from turnwise.config.world_checks import missing_files
@@ -28,6 +29,8 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
 from turnwise.reporting.formatting import readable_bytes
+from turnwise.store.sqlite_address import sqlite_file
+from turnwise.tracking.revision import require_readable
 from turnwise.world import SPLITS
 
 
@@ -37,6 +40,8 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     Raises ConfigurationError as a real run would.
     """
     require_model(experiment, thoroughly=False)
+    if sqlite_file(uri := tracking_uri(experiment)) is not None:  # a server is not asked for a plan
+        require_readable(uri)
     drawn, playable = _show_task_sets(experiment, console), _show_playable(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
     if experiment.suggested:

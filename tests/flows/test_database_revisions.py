@@ -26,6 +26,9 @@ COMMANDS = (
     ("ablation",),
     ("sweep", "-s", "optimization.learning_rate=1e-4,2e-4"),
     ("ui",),
+    ("export", "one seed 1", "--to", "no such folder"),
+    ("reproduce", "one seed 1"),
+    ("ablation", "--dry-run"),
 )
 
 
@@ -37,7 +40,7 @@ def of_revision(home: Path, revision: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize(("revision", "advice"), [(OLDER, "mlflow db upgrade"), (NEWER, "install that version")])
 def test_every_command_says_what_to_do_with_a_database_of_another_mlflow(
     command: tuple[str, ...],
@@ -53,6 +56,17 @@ def test_every_command_says_what_to_do_with_a_database_of_another_mlflow(
     assert status_of(command) == 2
     *_, said = capsys.readouterr().err.splitlines()
     assert advice in said and revision in said and str(path) in said
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("revision", [OLDER, NEWER])
+def test_a_database_of_another_mlflow_is_no_damage(
+    revision: str, turnwise_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    path = of_revision(turnwise_home, revision)
+    before = path.read_bytes()
+    assert status_of(("verify",)) == 0
     assert path.read_bytes() == before
 
 

@@ -33,13 +33,11 @@ from turnwise.store.prepared_databases import copy_prepared, keep_prepared
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.tracking.library import mlflow
 from turnwise.tracking.locations import follow_home, relocation
-from turnwise.tracking.revision import DATABASES, require_readable
+from turnwise.tracking.revision import DATABASES, TABLES, require_readable
 
 SECONDS_TO_CONNECT = 10.0
 SECONDS_TO_WAIT = 60.0
 """For a process that writes to a SQLite file."""
-TABLES = "dc11669786a5"
-"""The revision of MLflow's tables that is known here: that of the MLflow in requirements/cpu.lock."""
 
 
 def open_client(tracking_uri: str) -> Any:

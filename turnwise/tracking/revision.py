@@ -16,6 +16,8 @@ from turnwise.errors import ConfigurationError
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.library import mlflow
 
+TABLES = "dc11669786a5"
+"""The revision of MLflow's tables that is known here: that of the MLflow in requirements/cpu.lock."""
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 """The schemes of the addresses that MLflow opens as a database itself; any other is a server's."""
 
@@ -28,7 +30,7 @@ def require_readable(tracking_uri: str) -> None:
     if tracking_uri.partition(":")[0].partition("+")[0] not in DATABASES:
         return
     found = _revision(tracking_uri)
-    if found is None:
+    if found in (None, TABLES):
         return
     migrations = _migrations()
     if found == migrations.get_current_head():
