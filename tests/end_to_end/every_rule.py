@@ -50,6 +50,13 @@ LOSS: dict[str, dict[str, Any]] = {
         "credit.estimator": "reinforce++",
         "optimization.reference": {"coefficient": 0.1, "estimator": "k1", "place": "reward"},
     },
+    "tokens of high entropy": {"optimization.token_selection": {"rule": "top-entropy", "options": {"share": 0.5}}},
+    "held tokens of masked sequences": {
+        "optimization.token_selection": {"rule": "kl-cov"},
+        "optimization.off_policy_bound": 0.1,
+        "optimization.mini_batches": 2,
+        "optimization.correction": {"kind": "none", "sequence_mask": {"over": "mean", "of": "k1", "high": 2.0}},
+    },
     "corrected": {"optimization.correction": {"kind": "truncate", "level": "token", "high": 2.0}},
 }
 OF_EXPERIMENTS = {"compute.engine": "vllm" if find_spec("vllm") else "embedded"}

@@ -31,6 +31,13 @@ def test_prompt_mean_by_hand() -> None:
     assert token_weights("prompt-mean", REPLY_TOKENS, groups=GROUPS) == pytest.approx([1 / 16, 1 / 16, 1 / 8])
 
 
+def test_sums_by_hand() -> None:
+    # over all tokens; over each sequence's, and 1/3 for each sequence
+    assert token_weights("token-sum", REPLY_TOKENS) == [1.0] * 3
+    assert token_weights("sequence-sum", REPLY_TOKENS) == token_weights("constant", REPLY_TOKENS, constant=1.0)
+    assert token_weights("sequence-sum", REPLY_TOKENS) == pytest.approx([1 / 3] * 3)
+
+
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 4)), min_size=1, max_size=20))
 def test_means_weigh_one_in_all_and_each_unit_alike(sequences: list[tuple[int, int]]) -> None:
     reply_tokens, groups = [tokens for tokens, _ in sequences], [group for _, group in sequences]

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal
 
-from turnwise.config.optimization import ImportanceCorrection
+from turnwise.config.optimization import ImportanceCorrection, SequenceMask
 from turnwise.data.arrays import Ragged, SequenceBatch, TokenSequence
 from turnwise.errors import MismatchError
 from turnwise.policy.learner.importance import importance_weights
 
 # The learner is 3, 0.6 and 0.25 times as sure as the engine of the reply tokens of the first sequence, and exactly as
 # sure of the one of the second; products: 0.45 and 1.
+K3 = {"over": "maximum", "of": "k3", "high": 1.0}
 SEQUENCES = SequenceBatch.of(
     [
         TokenSequence((9, 3, 4, 9, 5), (-1, 0, 0, -1, 1), (0.0, -2.0, -1.0, 0.0, -1.0)),
@@ -31,6 +32,7 @@ LEARNER = [(0.0, -2.0 + math.log(3.0), -1.0 + math.log(0.6), 0.0, -1.0 + math.lo
     [
         (ImportanceCorrection(kind="truncate"), [0.0, 2.0, 0.6, 0.0, 0.25], [0.0, 1.0], 1 / 4),
         (ImportanceCorrection(kind="truncate", high=2.5), [0.0, 2.5, 0.6, 0.0, 0.25], [0.0, 1.0], 1 / 4),
+        (ImportanceCorrection(kind="truncate", low=0.5), [0.0, 2.0, 0.6, 0.0, 0.5], [0.0, 1.0], 2 / 4),
         (ImportanceCorrection(kind="mask"), [0.0, 3.0, 0.6, 0.0, 0.0], [0.0, 1.0], 1 / 4),
         (ImportanceCorrection(kind="mask", low=0.2, high=2.0), [0.0, 0.0, 0.6, 0.0, 0.25], [0.0, 1.0], 1 / 4),
         (ImportanceCorrection(kind="mask", low=1.0, high=4.0), [0.0, 3.0, 0.0, 0.0, 0.0], [0.0, 1.0], 2 / 4),
@@ -94,13 +96,79 @@ def test_a_mask_that_leaves_nothing_is_an_error_and_not_a_silent_update() -> Non
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"kind": "clip"}, "one of truncate, mask; found 'clip'"),
+        ({"kind": "clip"}, "one of truncate, mask, none; found 'clip'"),
         ({"level": "turn"}, "one of token, sequence; found 'turn'"),
         ({"high": 0.5}, "high must be at least 1: a weight of 1 is no mismatch at all; found 0.5"),
         ({"kind": "mask", "low": 1.5}, "low must be at most 1: a weight of 1 is no mismatch at all; found 1.5"),
         ({"kind": "mask", "low": -0.5}, "low must be at least 0"),
-        ({"low": 0.5}, "left out with kind truncate"),
+        ({"kind": "none"}, "sequence_mask must be set with kind none, which corrects nothing else"),
+        ({"kind": "none", "high": 2.0, "sequence_mask": K3}, "high must be left out with kind none"),
+        ({"kind": "none", "over_mean": True, "sequence_mask": K3}, "over_mean must be left out with kind none"),
+        ({"sequence_mask": {**K3, "low": 0.5}}, "low must be left out but for k1, which has a sign; found 0.5 with k3"),
+        ({"sequence_mask": {"over": "mean", "of": "k1", "high": 0.9}}, "high must be at least 1 for k1"),
+        ({"sequence_mask": {"over": "mean", "of": "k1", "high": 2.0, "low": 1.5}}, "low must be at most 1"),
+        ({"sequence_mask": {"over": "median", "of": "k1", "high": 2.0}}, "over must be one of mean, sum, maximum"),
     ],
 )
 def test_a_correction_that_makes_no_sense_is_refused(wrong: dict[str, object], reason: str) -> None:
     assert reason in refusal(ImportanceCorrection, {"kind": "truncate", **wrong})
+
+
+def of_mask(**mask: object) -> list[float]:
+    """The weights of the two sequences' reply tokens with this mask alone."""
+    correction = ImportanceCorrection(kind="none", sequence_mask=SequenceMask(**mask))
+    return importance_weights(SEQUENCES, Ragged.of(LEARNER), correction).of_token.values[SEQUENCES.mask].tolist()
+
+
+LEFT_OUT, EVERYTHING = [0.0, 0.0, 0.0, 1.0], [1.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("over", "of", "least"),
+    [
+        # The first sequence's ratios are 3, 0.6, 0.25: k1 1.0986, -0.5108, -1.3863, sum -0.7985 (0.45), mean -0.2662
+        ("mean", "k1", 1 / 0.7663),  # the geometric mean, 0.45^(1/3) = 0.7663
+        ("sum", "k1", 1 / 0.45),
+        ("maximum", "k1", 4.0),  # 0.25 is the furthest
+        # k2: 0.6035, 0.1305, 0.9609;  k3: 2 - 1.0986 = 0.9014, -0.4 + 0.5108 = 0.1108, -0.75 + 1.3863 = 0.6363
+        ("mean", "k2", 0.5650),
+        ("sum", "k2", 1.6949),
+        ("maximum", "k2", 0.9609),
+        ("mean", "k3", 0.5495),
+        ("sum", "k3", 1.6485),
+        ("maximum", "k3", 0.9014),
+    ],
+)
+def test_a_sequence_is_left_out_where_its_statistic_is_out_of_bounds(over: str, of: str, least: float) -> None:
+    assert of_mask(over=over, of=of, high=least * 1.001) == EVERYTHING
+    assert of_mask(over=over, of=of, high=least * 0.999) == LEFT_OUT
+
+
+def test_a_ratio_has_two_bounds_and_the_lower_one_is_the_reciprocal_of_the_upper() -> None:
+    # The geometric mean is 0.7663, the largest ratio 3.
+    assert of_mask(over="mean", of="k1", high=10.0, low=0.76) == EVERYTHING
+    assert of_mask(over="mean", of="k1", high=10.0, low=0.77) == LEFT_OUT
+    assert of_mask(over="maximum", of="k1", high=3.1, low=0.2) == EVERYTHING
+    assert of_mask(over="maximum", of="k1", high=2.9, low=0.2) == LEFT_OUT
+
+
+def test_a_masked_sequence_has_no_weight_whatever_its_weights_are() -> None:
+    mask = SequenceMask(over="mean", of="k1", high=1.2)
+    found = importance_weights(SEQUENCES, Ragged.of(LEARNER), ImportanceCorrection(kind="truncate", sequence_mask=mask))
+    assert found.of_token.values[SEQUENCES.mask].tolist() == LEFT_OUT
+    assert found.cut_share == 3 / 4
+    alone = Ragged.of(LEARNER[:1])
+    with pytest.raises(MismatchError, match=r"with weights within 0 and 2 and the mean of k1 within 0.83\d+ and 1.2"):
+        importance_weights(SEQUENCES.select([0]), alone, ImportanceCorrection(kind="truncate", sequence_mask=mask))
+
+
+def test_weights_over_their_mean_have_the_mean_one() -> None:
+    # tokens: 2, 0.6, 0.25, 1 after truncation, mean 0.9625; sequences: 0.45 and 1, mean 0.725
+    weights = importance_weights(SEQUENCES, Ragged.of(LEARNER), ImportanceCorrection(kind="truncate", over_mean=True))
+    expected = [each / 0.9625 for each in (2.0, 0.6, 0.25, 1.0)]
+    assert weights.of_token.values[SEQUENCES.mask].tolist() == pytest.approx(expected)
+    assert weights.mean == pytest.approx(1.0)
+    assert weights.cut_share == 1 / 4  # dividing is no cut
+    of_sequences = ImportanceCorrection(kind="truncate", level="sequence", over_mean=True)
+    weights = importance_weights(SEQUENCES, Ragged.of(LEARNER), of_sequences)
+    assert weights.of_token.values[SEQUENCES.mask].tolist() == pytest.approx([0.45 / 0.725] * 3 + [1 / 0.725])

@@ -161,6 +161,8 @@ def expected_gradients(
             "sequence-mean": len(tokens_of) * tokens_of[index],
             "constant": len(tokens_of) * CONSTANT,
             "prompt-mean": len(set(GROUPS)) * sum(prompt),
+            "token-sum": 1,
+            "sequence-sum": len(tokens_of),
         }[chosen.aggregation]
         for place in places:
             log_mu = torch.tensor(behaviour[place], dtype=torch.float64)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from refusals import refusal
 
-from turnwise.config.optimization import ImportanceCorrection, ReferencePenalty
+from turnwise.config.optimization import ImportanceCorrection, ReferencePenalty, TokenSelection
 from turnwise.errors import ConfigurationError
 from turnwise.policy.learner.losses import LOSSES
 from turnwise.policy.learner.settings import UpdateSettings, require_full_distribution, require_loss
+from turnwise.policy.learner.token_selection import require_token_selection
 
 PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch_tokens": 100}
 
@@ -46,7 +47,7 @@ PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch
         ({"dual_clip": 1.0}, "dual_clip must be above 1: at 1 no negative advantage would count; found 1.0"),
         (
             {"aggregation": "mean"},
-            "aggregation must be one of token-mean, sequence-mean, constant, prompt-mean; found 'mean'",
+            "aggregation must be one of token-mean, sequence-mean, constant, prompt-mean, token-sum, sequence-sum;",
         ),
         ({"aggregation": "constant"}, "aggregation_constant must be a number above 0; found None"),
         ({"aggregation_constant": 80.0}, "left out with the aggregation 'token-mean'"),
@@ -55,10 +56,26 @@ PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch
             {"reference": {"coefficent": 0.1}},
             "reference.coefficent: 'coefficent' is not a known name; did you mean 'coefficient'",
         ),
-        ({"reference": 0.1}, "reference must be a section with coefficient, estimator, place, clamp; found 0.1"),
+        (
+            {"reference": 0.1},
+            "reference must be a section with coefficient, estimator, place, reweighted, clamp; found 0.1",
+        ),
         ({"reference": {}}, "reference.coefficient must be set; found nothing"),
-        ({"correction": {"kind": "truncate", "low": 0.5}}, "correction.low must be left out"),
-        ({"correction": "truncate"}, "correction must be a section with kind, level, high, low; found 'truncate'"),
+        ({"correction": {"kind": "none"}}, "correction.sequence_mask must be set with kind none"),
+        (
+            {"reference": {"coefficient": 0.1, "reweighted": True}},
+            "reference.reweighted must be false but for the estimator k3 in",
+        ),
+        (
+            {"reference": {"coefficient": 0.1, "estimator": "k3+", "place": "reward"}},
+            "place must be loss for the estimator k3+",
+        ),
+        ({"off_policy_bound": 0.0}, "off_policy_bound must be above 0"),
+        ({"token_selection": {"options": {}}}, "token_selection.rule must be set"),
+        (
+            {"correction": "truncate"},
+            "correction must be a section with kind, level, high, low, over_mean, sequence_mask; found 'truncate'",
+        ),
         ({"clip_lo": 0.2}, "'clip_lo' is not a known name; did you mean 'clip_low'"),
     ],
 )
@@ -136,3 +153,30 @@ def test_the_configuration_does_not_wait_for_torch() -> None:
     code = "import sys, turnwise.policy.learner.settings; assert 'torch' not in sys.modules"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=500)
     assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"rule": "clip_cov"}, "rule must be one of clip-cov, kl-cov, top-entropy; found 'clip_cov'"),
+        ({"rule": "clip-cov", "options": {"ratio": 0.1}}, "options: the options of 'clip-cov' are share, low, high"),
+        ({"rule": "kl-cov", "options": {"share": 0.0}}, "share must be above 0"),
+        ({"rule": "top-entropy", "options": {"share": 1.0}}, "share must be below 1"),
+        ({"rule": "clip-cov", "options": {"low": 5.0}}, "low must be below high"),
+    ],
+)
+def test_a_selection_of_tokens_that_makes_no_sense_is_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        require_token_selection(TokenSelection(**wrong))
+
+
+def test_a_key_that_came_later_is_in_no_digest_until_it_is_set() -> None:
+    assert not {"token_selection", "off_policy_bound"} & UpdateSettings(**PLAIN).model_dump(mode="json").keys()
+    chosen = UpdateSettings(**PLAIN, off_policy_bound=0.1, token_selection={"rule": "kl-cov"})
+    assert chosen.model_dump()["token_selection"] == {"rule": "kl-cov", "options": {}}
+    assert UpdateSettings(**chosen.model_dump()) == chosen
+
+
+def test_a_rule_that_adds_to_the_loss_gives_tokens_without_advantage_a_gradient() -> None:
+    assert UpdateSettings(**PLAIN, token_selection={"rule": "clip-cov"}).advantages_alone
+    assert not UpdateSettings(**PLAIN, token_selection={"rule": "kl-cov"}).advantages_alone

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer
 
 from turnwise.config.model_settings import Adapter
 from turnwise.config.quantities import (
@@ -23,8 +23,10 @@ from turnwise.config.quantities import (
 )
 from turnwise.config.schema import Section
 
-Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean"]
+Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean", "token-sum", "sequence-sum"]
 Schedule = Literal["constant", "linear", "cosine"]
+LATER = ("token_selection", "off_policy_bound")
+"""Keys of `optimization` that no recorded digest has."""
 
 
 class ReferencePenalty(Section):
@@ -32,10 +34,12 @@ class ReferencePenalty(Section):
 
     coefficient: Annotated[Positive, because("for no penalty set reference to null")]
     """Factor of the divergence, per nat."""
-    estimator: Literal["k1", "k2", "k3"] = "k2"
+    estimator: Literal["k1", "k2", "k3", "k3+"] = "k2"
     place: Annotated[Literal["loss", "reward"], Field(validate_default=True)] = "loss"
     """`loss`: added to the loss of the update. `reward`: subtracted from the rewards before advantages are
     estimated."""
+    reweighted: bool = False
+    """Whether the estimate of a token is multiplied by the ratio r, which is differentiated too. For k3 in the loss."""
     clamp: Positive | None = None
     """The largest value of k3 for a token, above which it has no gradient: 10 in verl, SkyRL, ROLL and OpenRLHF. null:
     none, the equation as it is, as in TRL."""
@@ -43,12 +47,23 @@ class ReferencePenalty(Section):
     @field_validator("clamp")
     @classmethod
     def _require_k3(cls, clamp: float | None, read: ValidationInfo) -> float | None:
-        if clamp is not None and read.data.get("estimator", "k3") != "k3":
+        if clamp is not None and read.data.get("estimator", "k3") not in ("k3", "k3+"):
             raise ValueError(
                 f"belongs to the estimator k3, whose exponential it bounds; found {clamp} with "
                 f"{read.data['estimator']}: leave it out, or set estimator to k3"
             )
         return clamp
+
+    @field_validator("reweighted")
+    @classmethod
+    def _require_unbiased(cls, reweighted: bool, read: ValidationInfo) -> bool:
+        estimator, place = read.data.get("estimator", "k3"), read.data.get("place", "loss")
+        if reweighted and (estimator != "k3" or place != "loss"):
+            raise ValueError(
+                "must be false but for the estimator k3 in the loss, whose gradient becomes that of KL(pi || ref); "
+                f"found {estimator} in the {place}: leave it out, or set estimator to k3 and place to loss"
+            )
+        return reweighted
 
     @field_validator("place")
     @classmethod
@@ -58,10 +73,50 @@ class ReferencePenalty(Section):
                 "must be reward for the estimator k1, whose gradient in the loss is that of log pi(token), zero in "
                 "expectation: it adds noise and holds nothing back; found loss: set place to reward, or estimator to k2"
             )
+        if place == "reward" and read.data.get("estimator") == "k3+":
+            raise ValueError(
+                "must be loss for the estimator k3+, which is k3 with the gradient of k2: a reward has none; found "
+                "reward: set estimator to k3, or place to loss"
+            )
         return place
 
 
 _NO_MISMATCH = because("a weight of 1 is no mismatch at all")
+
+
+class SequenceMask(Section):
+    """Which sequences are trained on, by how far engine and learner are apart on them: see `ImportanceCorrection`."""
+
+    over: Literal["mean", "sum", "maximum"]
+    """Of the sequence's reply tokens; of k1 `maximum` means that every token's ratio must be within the bounds."""
+    of: Literal["k1", "k2", "k3"]
+    high: Positive
+    """The largest value: for k1 of the ratio exp(k1), for k2 and k3 in nats."""
+    low: Positive | None = None
+    """The smallest ratio, for k1. null: 1 / high."""
+
+    @field_validator("high")
+    @classmethod
+    def _require_ratio(cls, high: float, read: ValidationInfo) -> float:
+        if read.data.get("of") == "k1" and high < 1.0:
+            raise ValueError(f"must be at least 1 for k1: a ratio of 1 is no mismatch at all; found {high}")
+        return high
+
+    @field_validator("low")
+    @classmethod
+    def _require_k1(cls, low: float | None, read: ValidationInfo) -> float | None:
+        if low is not None and read.data.get("of", "k1") != "k1":
+            raise ValueError(f"must be left out but for k1, which has a sign; found {low} with {read.data['of']}")
+        if low is not None and low > 1.0:
+            raise ValueError(f"must be at most 1: a ratio of 1 is no mismatch at all; found {low}")
+        return low
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest value with which a sequence is kept: ratios for k1, nats for the others."""
+        if self.of != "k1":
+            return 0.0, self.high
+        return 1.0 / self.high if self.low is None else self.low, self.high
 
 
 class ImportanceCorrection(Section):
@@ -71,29 +126,46 @@ class ImportanceCorrection(Section):
     It costs one more forward pass over the batch.
     """
 
-    kind: Literal["truncate", "mask"]
+    kind: Literal["truncate", "mask", "none"]
+    """What is done with weights that are out of bounds. `none`: there are no weights, only `sequence_mask`."""
     level: Literal["token", "sequence"] = "token"
     high: Annotated[float, Field(ge=1.0, le=1e9, allow_inf_nan=False), _NO_MISMATCH] | None = None
     """The largest weight. null: 2 for `truncate`, 5 for `mask`."""
     low: Annotated[Share, _NO_MISMATCH] | None = None
-    """The smallest weight that `mask` keeps; null: 0.5. `truncate` has no lower bound."""
+    """The smallest weight: that `mask` keeps, null: 0.5; that `truncate` lifts smaller ones to, null: none."""
+    over_mean: bool = False
+    """Whether weights are divided by their mean over the batch: over its reply tokens, or its sequences."""
+    sequence_mask: SequenceMask | None = Field(None, validate_default=True)
+    """Sequences that are left out as a whole. null: none."""
 
-    @field_validator("low")
+    @field_validator("high", "low", "over_mean")
     @classmethod
-    def _require_mask(cls, low: float | None, read: ValidationInfo) -> float | None:
-        if low is not None and read.data.get("kind") == "truncate":
-            raise ValueError(
-                f"must be left out with kind truncate, which only bounds weights from above; found {low}: leave it "
-                "out, or set kind to mask"
-            )
-        return low
+    def _require_weights(cls, value: Any, read: ValidationInfo) -> Any:
+        if value not in (None, False) and read.data.get("kind") == "none":
+            raise ValueError(f"must be left out with kind none, which has no weights; found {value}: leave it out")
+        return value
+
+    @field_validator("sequence_mask")
+    @classmethod
+    def _require_something(cls, mask: SequenceMask | None, read: ValidationInfo) -> SequenceMask | None:
+        if mask is None and read.data.get("kind") == "none":
+            raise ValueError("must be set with kind none, which corrects nothing else; found null: set kind, or this")
+        return mask
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The smallest and the largest weight that are left unchanged."""
         if self.kind == "truncate":
-            return 0.0, 2.0 if self.high is None else self.high
+            return self.low or 0.0, 2.0 if self.high is None else self.high
         return 0.5 if self.low is None else self.low, 5.0 if self.high is None else self.high
+
+
+class TokenSelection(Section):
+    """Which reply tokens the policy loss counts: see `turnwise.policy.learner.token_selection`."""
+
+    rule: str
+    """`clip-cov`, `kl-cov` or `top-entropy`."""
+    options: Options = Field(default_factory=dict)
 
 
 class UpdateOptions(Section):
@@ -126,6 +198,11 @@ class UpdateOptions(Section):
     weigh as in the aggregation of the loss, as in verl; TRL's bonus is a mean over all tokens, whatever that is."""
     reference: ReferencePenalty | None = None
     correction: ImportanceCorrection | None = None
+    token_selection: TokenSelection | None = None
+    """Reply tokens that the policy loss leaves out, or holds where they are. null: none."""
+    off_policy_bound: Positive | None = None
+    """In nats: a token with a negative advantage has no loss where its sequence's mean of log mu - log pi is above
+    this, mu being the engine and pi the policy at that step (DeepSeek-V3.2). null: no bound."""
     mini_batches: Batch = 1
     """Optimizer steps per epoch; must divide prompts x group_size. Above 1 the sequences are shuffled and dealt out as
     evenly as possible."""
@@ -167,6 +244,12 @@ class UpdateOptions(Section):
                 f"{constant}: leave it out, or set aggregation to constant"
             )
         return constant
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_off(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As it is, without the keys that were added later and are not set: they change no digest of what was."""
+        values: dict[str, Any] = write(self)
+        return {key: value for key, value in values.items() if key not in LATER or value is not None}
 
     @property
     def penalty_in_loss(self) -> ReferencePenalty | None:

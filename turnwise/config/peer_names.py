@@ -17,6 +17,7 @@ from typing import Any
 ESTIMATOR, OPTIONS = "credit.estimator", "credit.options"
 LOSS, AGGREGATION = "optimization.loss", "optimization.aggregation"
 REFERENCE, CORRECTION = "optimization.reference", "optimization.correction"
+SELECTION = "optimization.token_selection"
 ANY = "x"
 """Stands for a value that the user chooses."""
 
@@ -98,7 +99,23 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(VERL, _verl_loss, "dppo_kl", {LOSS: "dppo-kl"}, "the clips are the bounds: loss_options delta_low, _high"),
     PeerName(VERL, _verl_loss, "geo_mean", {LOSS: "gmpo", AGGREGATION: "sequence-mean"}, "verl's clips are PPO's, 0.2"),
     PeerName(VERL, _verl_loss, "dro", {LOSS: "dro"}, "dro_beta is loss_options beta; verl has no default"),
+    PeerName(
+        VERL,
+        _verl_loss,
+        "clip_cov",
+        {LOSS: "clipped", SELECTION: {"rule": "clip-cov", "options": {"share": 0.0002, "low": 1.0, "high": 5.0}}},
+        "chosen once per update here, in each mini-batch there: clip_cov_ratio, _lb, _ub",
+    ),
+    PeerName(
+        VERL,
+        _verl_loss,
+        "kl_cov",
+        {LOSS: "importance-sampling", SELECTION: {"rule": "kl-cov", "options": {"share": 0.0002, "coefficient": 1.0}}},
+        "chosen once per update here, in each mini-batch there: kl_cov_ratio, ppo_kl_coef",
+    ),
     PeerName(VERL, _verl_aggregation, "token-mean", {AGGREGATION: "token-mean"}),
+    PeerName(VERL, _verl_aggregation, "token-sum", {AGGREGATION: "token-sum"}),
+    PeerName(VERL, _verl_aggregation, "seq-mean-token-sum", {AGGREGATION: "sequence-sum"}),
     PeerName(VERL, _verl_aggregation, "seq-mean-token-mean", {AGGREGATION: "sequence-mean"}),
     PeerName(
         VERL,
@@ -120,6 +137,13 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(VERL, _verl_kl, "mse", {REFERENCE: {"coefficient": 0.001, "estimator": "k2"}}),
     PeerName(
         VERL,
+        _verl_kl,
+        "low_var_kl+",
+        {REFERENCE: {"coefficient": 0.001, "estimator": "k3+", "clamp": 10.0}},
+        "or k3+: the value of k3, the gradient of k2; clamp bounds the value alone in verl, and the gradient too here",
+    ),
+    PeerName(
+        VERL,
         "algorithm.kl_penalty",
         "kl",
         {REFERENCE: {"coefficient": 0.001, "estimator": "k1", "place": "reward"}},
@@ -137,6 +161,40 @@ PEER_NAMES: tuple[PeerName, ...] = (
         "rollout_correction.rollout_is",
         "sequence",
         {CORRECTION: {"kind": "truncate", "level": "sequence", "high": 2.0}},
+    ),
+    PeerName(
+        VERL,
+        "rollout_correction.rollout_rs",
+        "seq_mean_k1",
+        {CORRECTION: {"kind": "none", "sequence_mask": {"over": "mean", "of": "k1", "high": 2.0, "low": 0.5}}},
+        "bounds are those of mu / p in verl, of p / mu here; with rollout_is kind is truncate or mask",
+    ),
+    PeerName(
+        VERL,
+        "rollout_correction.rollout_rs",
+        "seq_max_k3",
+        {CORRECTION: {"kind": "none", "sequence_mask": {"over": "maximum", "of": "k3", "high": 1.0}}},
+        "likewise seq_sum, seq_mean and seq_max of k2 and k3",
+    ),
+    PeerName(
+        VERL,
+        "rollout_correction.rollout_is_batch_normalize",
+        "True",
+        {CORRECTION: {"kind": "truncate", "over_mean": True}},
+    ),
+    PeerName(
+        VERL,
+        "reward_model.overlong_buffer.enable",
+        "True",
+        {
+            "rewards.overlong": {
+                "level": "outcome",
+                "weight": 1.0,
+                "function": "overlong",
+                "options": {"longest": 4096, "buffer": 512},
+            }
+        },
+        "weight is penalty_factor, buffer len; each turn's reply is judged by itself",
     ),
     PeerName(TRL, "loss_type", "grpo", {LOSS: "clipped", AGGREGATION: "sequence-mean"}),
     PeerName(TRL, "loss_type", "bnpo", {LOSS: "clipped", AGGREGATION: "token-mean"}),
@@ -195,6 +253,21 @@ PEER_NAMES: tuple[PeerName, ...] = (
         ANY,
         {REFERENCE: {"coefficient": ANY, "estimator": "k3"}},
         "TRL's k3 is not clamped",
+    ),
+    PeerName(
+        TRL,
+        "use_bias_correction_kl",
+        "True",
+        {REFERENCE: {"coefficient": 0.001, "estimator": "k3", "reweighted": True}},
+        "by the token's ratio; TRL's is the sequence's with importance_sampling_level sequence",
+    ),
+    PeerName(TRL, "off_policy_mask_threshold", ANY, {"optimization.off_policy_bound": ANY}),
+    PeerName(
+        TRL,
+        "top_entropy_quantile",
+        ANY,
+        {SELECTION: {"rule": "top-entropy", "options": {"share": ANY}}},
+        "of the whole batch, before its first step; TRL: of each step's sequences",
     ),
     PeerName(TRL, "entropy_coef", ANY, {"optimization.entropy_coefficient": ANY}, "TRL's is a mean over all tokens"),
     PeerName(
@@ -271,6 +344,13 @@ PEER_NAMES: tuple[PeerName, ...] = (
         "icepop",
         {CORRECTION: {"kind": "mask", "level": "token", "low": 0.5, "high": 5.0}},
     ),
+    PeerName(
+        OPENRLHF,
+        "algo.advantage.is_correction_type",
+        "seq-mask-tis",
+        {CORRECTION: {"kind": "truncate", "sequence_mask": {"over": "mean", "of": "k1", "high": 5.0, "low": 0.5}}},
+        "tokens are truncated, and sequences kept by their geometric mean",
+    ),
     PeerName(SKYRL, _skyrl_estimator, "gae", {ESTIMATOR: "gae"}, _whitened),
     PeerName(SKYRL, _skyrl_estimator, "grpo", {ESTIMATOR: "grpo", OPTIONS: {"epsilon": 1e-6}}),
     PeerName(SKYRL, _skyrl_estimator, "rloo", {ESTIMATOR: "rloo"}),
@@ -283,6 +363,8 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(SKYRL, _skyrl_loss, "sapo", {LOSS: "sapo", AGGREGATION: "sequence-mean"}),
     PeerName(SKYRL, _skyrl_loss, "dppo", {LOSS: "dppo-tv"}, "dppo_type binary_kl is dppo-kl"),
     PeerName(SKYRL, _skyrl_loss, "importance_sampling", {LOSS: "importance-sampling"}),
+    PeerName(SKYRL, _skyrl_loss, "clip_cov", {LOSS: "clipped", SELECTION: {"rule": "clip-cov"}}),
+    PeerName(SKYRL, _skyrl_loss, "kl_cov", {LOSS: "importance-sampling", SELECTION: {"rule": "kl-cov"}}),
     PeerName(SKYRL, _skyrl_aggregation, "token_mean", {AGGREGATION: "token-mean"}),
     PeerName(SKYRL, _skyrl_aggregation, "sequence_mean", {AGGREGATION: "sequence-mean"}),
     PeerName(

@@ -6,6 +6,7 @@ divergence"):
     k1 = d                      unbiased, may be negative
     k2 = d^2 / 2                biased, never negative
     k3 = exp(-d) + d - 1        unbiased, never negative
+    k3+                         the value of k3 with the gradient of k2, in the loss alone
 
 An unbiased *value* does not give an unbiased *gradient* (arXiv 2512.21852), so it matters where the penalty is applied.
 In expectation over tokens that pi samples:
@@ -13,11 +14,15 @@ In expectation over tokens that pi samples:
     in the loss      L_t + c k(t), differentiated    k1: the mean of a score, so the gradient is zero: refused
                                                      k2: the gradient of KL(pi || ref)
                                                      k3: the gradient of KL(ref || pi), the other direction (GRPO)
+                                                     r k3 (`reweighted`): that of KL(pi || ref), if r is differentiated
     in the reward    -c k(t) for each reply token    k1: the gradient of KL(pi || ref) (PPO for language models)
                                                      k2, k3: it vanishes to first order where pi is near ref
 
 The default is k2 in the loss: it has the right gradient and needs no estimator of returns. From the second optimizer
-step on a batch, tokens are no longer samples of pi, and the penalty in the loss is not reweighted for that.
+step on a batch, tokens are no longer samples of pi, and the penalty in the loss is not reweighted for that. With
+`reweighted` it is: the mean over tokens that mu samples of r k3, r = pi / mu, is KL(pi || ref) whatever pi is, and so
+is its gradient (DeepSeek-V3.2, arXiv 2512.02556; TRL's `use_bias_correction_kl`). r is the token's, with log r clamped;
+TRL's is the sequence's where its loss has that. `k3+` (verl) reports what k3 estimates and descends k2.
 
 The option `clamp` bounds the estimate k3 of a token from above, where it then has no gradient: verl, SkyRL and ROLL
 always hold it within 10, which a token reaches when pi makes it 2.6 nats rarer than the reference does; OpenRLHF holds
@@ -57,7 +62,18 @@ def k3(log_ratio: torch.Tensor) -> torch.Tensor:
     return (-clamped).exp() + clamped - 1.0
 
 
-DIVERGENCES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
+def k3_straight_through(log_ratio: torch.Tensor) -> torch.Tensor:
+    """k3, with the gradient of k2, from d = log pi - log ref; any shape."""
+    of_k2 = k2(log_ratio)
+    return k3(log_ratio).detach() + of_k2 - of_k2.detach()
+
+
+DIVERGENCES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "k1": k1,
+    "k2": k2,
+    "k3": k3,
+    "k3+": k3_straight_through,
+}
 """The estimators by name."""
 
 

@@ -7,8 +7,19 @@ sampled tokens before the first optimizer step, and log mu, the engine's:
     token       w_t = exp(log p(t) - log mu(t))
     sequence    w   = exp(sum over the sequence's reply tokens of log p(t) - log mu(t)), for each of its tokens
 
-    truncate    min(w, high)                        biased, with bounded variance
+    truncate    max(min(w, high), low)              biased, with bounded variance; low is 0 unless set
     mask        w where low <= w <= high, else 0    tokens on which the two disagree are not trained on
+    none        1                                   no weights: for `sequence_mask` alone
+
+With `over_mean` weights are divided by their mean over the batch: over reply tokens, or over sequences. With
+`sequence_mask` the weights of a whole sequence are 0 where a statistic of its reply tokens is out of bounds. Of a token
+
+    k1 = log p - log mu                             kept where low <= exp(statistic) <= high
+    k2 = k1^2 / 2,    k3 = exp(k1) - 1 - k1         kept where statistic <= high
+
+and the statistic is the `mean`, the `sum` or the `maximum` over them. The mean of k1 is the log of the geometric mean
+of the ratios, which does not grow with the length as their product does; its maximum means both extremes, so that one
+token that is out of bounds drops its sequence.
 
 The policy loss of a token is multiplied by its weight, a constant. The ratio of the loss is then taken to p, the
 *proximal* policy, instead of mu: w corrects for the difference between engine and learner, while the ratio and its clip
@@ -18,7 +29,10 @@ lag's, the second the mismatch's, and the bounds apply to their product. The pen
 the entropy bonus are not weighted.
 
 Papers: truncated importance sampling for engines, Yao et al. 2025 ("Your efficient RL framework secretly brings you
-off-policy RL training"), high = 2, per token; IcePop (Ring-1T, arXiv 2510.18855), masks per token outside [0.5, 5].
+off-policy RL training"), high = 2, per token; IcePop (Ring-1T, arXiv 2510.18855), masks per token outside [0.5, 5]; the
+masks of sequences are verl's `rollout_rs` (whose k1 is log mu - log p: its bounds are the reciprocals), SkyRL's
+geometric and outlier masks and OpenRLHF's `seq-mask-tis`. Bias: a mask leaves out what engine and learner disagree
+about, whatever it earned; dividing by the mean has a bias that falls with the batch's size.
 What differs: both can be taken per sequence. A sequence is what the learner computes at once: where a context policy
 has cut a trajectory into segments, or `optimization.sample` into turns, each of them has a weight of its own. A log
 weight is clamped to [-20, 20], as the losses clamp theirs, so that the weight stays finite.
@@ -26,12 +40,13 @@ weight is clamped to [-20, 20], as the losses clamp theirs, so that the weight s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from turnwise.config.optimization import ImportanceCorrection
-from turnwise.data.arrays import Ragged, SequenceBatch
+from turnwise.config.optimization import ImportanceCorrection, SequenceMask
+from turnwise.data.arrays import Flags, Ragged, SequenceBatch
 from turnwise.errors import MismatchError
 from turnwise.policy.divergence import LARGEST_LOG_RATIO
 from turnwise.policy.learner.update import UpdateBatch
@@ -48,7 +63,7 @@ class ImportanceWeights:
     maximum: float
     """The largest weight before truncation or masking."""
     cut_share: float
-    """The share of reply tokens whose weight was truncated or masked."""
+    """The share of reply tokens whose weight was truncated or masked, those of masked sequences included."""
     divergence: float
     """Schulman's estimate of KL(mu || p), p / mu - 1 - log (p / mu), in nats per reply token: before any bound."""
 
@@ -61,30 +76,64 @@ def importance_weights(
     `learner_log_probabilities` has one number per token of every sequence, in nats. Raises MismatchError when the mask
     leaves no reply token to train on.
     """
-    low, high = correction.bounds
+    (low, high), sequence_mask = correction.bounds, correction.sequence_mask
     log_weights = (learner_log_probabilities.values - sequences.log_probabilities)[sequences.mask]
     clamped = np.clip(log_weights, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
     divergence = float((np.exp(clamped) - 1.0 - clamped).mean())
+    rows = sequences.reply_rows(log_weights)
+    kept = np.ones(len(rows), dtype=bool) if sequence_mask is None else _kept(rows, sequence_mask)
     if correction.level == "sequence":
-        rows = sequences.reply_rows(log_weights)
         log_weights = np.repeat([row.sum() for row in rows], rows.lengths)
+    if correction.kind == "none":
+        log_weights = np.zeros(len(log_weights))
     weights = np.exp(np.clip(log_weights, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
-    used = np.minimum(weights, high)
+    used = np.clip(weights, low, high)
     if correction.kind == "mask":
         used = np.where((weights >= low) & (weights <= high), weights, 0.0)
+    bounded = np.where(np.repeat(kept, rows.lengths), used, 0.0)
+    if correction.over_mean and used.any():
+        each = used if correction.level == "token" else used[rows.offsets[:-1][rows.lengths > 0]]
+        bounded /= each.mean()
+    cut_share = float(((used != weights) | ~np.repeat(kept, rows.lengths)).mean())
+    used = bounded
     if not used.any():
         raise MismatchError(
-            f"the importance mask must leave a reply token to train on; it leaves none of {used.size} with weights "
-            f"within {low:g} and {high:g}: engine and learner hold different weights; load the learner's policy into "
+            f"the importance mask must leave a reply token to train on; it leaves none of {used.size} with "
+            f"{_bounds(correction)}: engine and learner hold different weights; load the learner's policy into "
             "the engine before the rollout, or, with rollout.lag, take smaller steps (optimization.learning_rate)"
         )
     return ImportanceWeights(
         sequences.at_replies(used),
         float(used.mean()),
         float(weights.max()),
-        float((weights != used).mean()),
+        cut_share,
         divergence,
     )
+
+
+def _kept(log_weights: Ragged, mask: SequenceMask) -> Flags:
+    """Which sequences are within the bounds of a mask, [sequences]. `log_weights` has one row per sequence."""
+    low, high = mask.bounds
+    clamped = np.clip(log_weights.values, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    of_token = {"k1": clamped, "k2": clamped**2 / 2.0, "k3": np.exp(clamped) - 1.0 - clamped}[mask.of]
+    if mask.of == "k1":
+        low, high = math.log(low), math.log(high)
+    kept = np.ones(len(log_weights), dtype=bool)
+    for index, row in enumerate(Ragged(of_token, log_weights.offsets)):
+        if len(row):
+            statistics = row if mask.over == "maximum" else np.array([row.mean() if mask.over == "mean" else row.sum()])
+            kept[index] = low <= statistics.min() and statistics.max() <= high
+    return kept
+
+
+def _bounds(correction: ImportanceCorrection) -> str:
+    """The bounds of a correction in words."""
+    low, high = correction.bounds
+    weights = "" if correction.kind == "none" else f"weights within {low:g} and {high:g}"
+    if (mask := correction.sequence_mask) is None:
+        return weights
+    low, high = mask.bounds
+    return f"{weights}{' and ' if weights else ''}the {mask.over} of {mask.of} within {low:g} and {high:g}"
 
 
 def with_importance(

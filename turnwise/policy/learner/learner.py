@@ -28,6 +28,7 @@ from turnwise.policy.learner.importance import with_importance
 from turnwise.policy.learner.objective import ReplyTokens, objective
 from turnwise.policy.learner.refusals import require_finite, require_match
 from turnwise.policy.learner.schedule import update_learning_rate
+from turnwise.policy.learner.token_selection import NEEDS_ENTROPY
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.metric_sums import UpdateTally
@@ -152,7 +153,8 @@ class Learner(ScoredPolicy):
         `tokens` (reply tokens of the batch), `padding_share`, `optimizer_steps`. Where they are used: `objective` (mean
         over steps of the whole objective), `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`,
         `importance_weight_maximum` (before truncation or masking), `importance_cut_share`, `lag_kl` (nats, from the
-        `sampler` to this policy before its first step), and those of `Critic.update`.
+        `sampler` to this policy before its first step), `token_selection_share` (of reply tokens: left out, or held),
+        `off_policy_fraction` (of reply tokens left out by the bound), and those of `Critic.update`.
 
         Raises ValueError for a batch that lacks an input of the settings; MismatchError, before any step, when the
         mismatch is above the settings' bound; and NotFiniteError for a loss, a gradient or a weight that is not finite:
@@ -173,6 +175,12 @@ class Learner(ScoredPolicy):
         if settings.correction is not None:
             own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
             batch, corrected = with_importance(batch, own, settings.correction, lags=sampler is not None)
+        if (selection := settings.token_selection) is not None:
+            entropies = None
+            if selection.rule in NEEDS_ENTROPY:
+                entropies = self.entropies(batch.sequences, settings.temperature, settings.micro_batch_tokens)
+            batch, selected = batch.with_selected_tokens(selection, entropies, settings.seed)
+            corrected = {**corrected, **selected}
         tallies: list[UpdateTally] = []
         norms: list[float] = []
         value_norms: list[float] = []

@@ -14,6 +14,7 @@ from turnwise.config.quantities import Seed, TrainingTemperature
 from turnwise.config.schema import CriticSection, Rollout
 from turnwise.errors import ConfigurationError
 from turnwise.policy.learner.losses import GRADIENT_WITHOUT_ADVANTAGE, LOSSES
+from turnwise.policy.learner.token_selection import ADDS_TO_LOSS, require_token_selection
 from turnwise.suggestions import meant
 
 CLIPS = ("clip_low", "clip_high", "dual_clip")
@@ -63,14 +64,16 @@ class UpdateSettings(UpdateOptions):
     def advantages_alone(self) -> bool:
         """Whether advantages are the only source of gradient, so that a sequence with advantages 0 has none."""
         others = self.penalty_in_loss is not None or self.entropy_coefficient != 0 or self.critic is not None
-        return not others and self.loss not in GRADIENT_WITHOUT_ADVANTAGE
+        pulls = self.token_selection is not None and self.token_selection.rule in ADDS_TO_LOSS
+        return not (others or pulls) and self.loss not in GRADIENT_WITHOUT_ADVANTAGE
 
 
 def require_update(optimization: Optimization, rollout: Rollout) -> None:
-    """Raise ConfigurationError for a loss that is unknown or has no such clip, for batches that cannot be dealt, and
-    for a lag that is not corrected.
+    """Raise ConfigurationError for a loss that is unknown or has no such clip, for a selection of tokens that is, for
+    batches that cannot be dealt, and for a lag that is not corrected.
     """
     require_loss(optimization)
+    require_token_selection(optimization.token_selection)
     if rollout.lag and optimization.method == "reinforcement" and optimization.correction is None:
         raise ConfigurationError(
             "optimization.correction must be set where rollout.lag is 1, since each batch is sampled by an older "

@@ -7,6 +7,8 @@ sample is a trajectory, however many segments it has, or a turn (`optimization.s
     sequence-mean    1 / (S n_i)         equal weight per sample; tokens of long replies weigh less   GRPO
     constant         1 / (S c)           sum over tokens divided by a constant, whatever the length   Dr.GRPO
     prompt-mean      1 / (P m_p)         equal weight per prompt, and per token of one prompt         ScaleRL
+    token-sum        1                   the sum over tokens: the step grows with the batch           verl
+    sequence-sum     1 / S               the sum over a sample's tokens: `constant` with c = 1        verl, ROLL
 
 Papers: DAPO (arXiv 2503.14476), whose formula is a prompt-mean and whose code a token-mean; GRPO (DeepSeekMath, arXiv
 2402.03300); Dr.GRPO (arXiv 2503.20783), whose c is the longest reply allowed; ScaleRL (arXiv 2510.13786).
@@ -26,11 +28,13 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.config.optimization import Aggregation
+from turnwise.config.optimization import Aggregation, TokenSelection
 from turnwise.credit import Advantages
 from turnwise.data.arrays import Integers, Numbers, Ragged, Rows, SequenceBatch, Sequences, TrajectoryArrays
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.learner.settings import UpdateSettings
+from turnwise.policy.learner.token_selection import RULES as SELECTIONS
+from turnwise.policy.learner.token_selection import ReplyTokenInputs
 from turnwise.seeding import generator
 
 __all__ = ["UpdateBatch", "UpdateSettings", "mini_batches", "token_weights", "update_batch"]
@@ -39,6 +43,8 @@ OPTIONAL = (
     "reference_log_probabilities",
     "proximal_log_probabilities",
     "importance_weights",
+    "loss_factors",
+    "ratio_pulls",
     "values",
     "returns",
 )
@@ -68,6 +74,10 @@ class UpdateBatch:
     where the engine's mismatch is corrected for."""
     importance_weights: Ragged | None = None
     """Factors of the policy loss. The learner fills them in where the engine's mismatch is corrected for."""
+    loss_factors: Ragged | None = None
+    """Factors of the policy loss, 0 or 1. The learner fills them in where it selects tokens."""
+    ratio_pulls: Ragged | None = None
+    """Coefficients of |log r|, which is added to the policy loss. The learner fills them in for the rule `kl-cov`."""
     values: Ragged | None = None
     """Values that the returns were computed with, by a critic on the policy's trunk; required where it is trained."""
     returns: Ragged | None = None
@@ -159,6 +169,26 @@ class UpdateBatch:
         taught = ValueBatch.of(self.sequences, values, returns)
         of_values, of_returns = taught.per_token()
         return replace(self, values=of_values, returns=of_returns)
+
+    def with_selected_tokens(
+        self, selection: TokenSelection, entropies: Ragged | None, seed: int
+    ) -> tuple[UpdateBatch, dict[str, float]]:
+        """The batch with what becomes of the loss of each token, and the share of reply tokens that were chosen.
+
+        `entropies` has one number per token, for the rules of `turnwise.policy.learner.token_selection.NEEDS_ENTROPY`.
+        """
+        mask, proximal = self.sequences.mask, self.proximal_log_probabilities
+        log_probabilities = self.sequences.log_probabilities if proximal is None else proximal.values
+        tokens = ReplyTokenInputs(
+            self.advantages.values[mask],
+            log_probabilities[mask],
+            None if entropies is None else entropies.values[mask],
+        )
+        selected = SELECTIONS[selection.rule](tokens, seed, **selection.options)
+        pulls = None if selected.pulls is None else self.sequences.at_replies(selected.pulls)
+        chosen = (selected.factors == 0) if selected.pulls is None else (selected.pulls > 0)
+        batch = replace(self, loss_factors=self.sequences.at_replies(selected.factors), ratio_pulls=pulls)
+        return batch, {"token_selection_share": float(chosen.mean())}
 
     def value_batch(self) -> ValueBatch:
         """The training data of a critic on the policy's trunk, with one number per reply token."""
@@ -303,6 +333,10 @@ def token_weights(
             if constant is None:
                 raise ValueError("the aggregation 'constant' must be given its constant, in tokens; found none")
             return [1.0 / (samples * constant)] * samples
+        case "token-sum":
+            return [1.0] * samples
+        case "sequence-sum":
+            return [1.0 / samples] * samples
         case "prompt-mean":
             if groups is None:
                 raise ValueError("the aggregation 'prompt-mean' must know the group of every sample; found none")
