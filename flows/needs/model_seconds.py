@@ -8,7 +8,7 @@ arithmetic. A larger one takes besides, with P parameters above these,
 
 divided by what a device computes in a second. Tokens are estimated from the bounds of the section `agent`: an episode
 fills a quarter of its context, and half of that is a prefix that its group shares; a reply is a quarter of the longest.
-Measured on the run of docs/published-models.md (SmolLM2, 64 episodes of at most four replies of 48 tokens, one thread a
+Measured on the run of docs/language-model.md (SmolLM2, 64 episodes of at most four replies of 48 tokens, one thread a
 side) an iteration took 41 s to sample and 83 s to update; estimated are 52 and 110. What is measured then takes the
 place of the estimate: `flows.runtime.work_left`.
 """
