@@ -19,6 +19,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *PAGES]
+GENERATED = {"coming-from.md", "reference/commands.md", "reference/parameters.md"}
+"""Pages to look something up that a command or the site writes whole."""
 BUILDER = shutil.which("mkdocs", path=f"{ROOT / '.venv-docs' / 'bin'}:{os.environ['PATH']}")
 
 
@@ -85,6 +87,25 @@ def leaves(entry: Any) -> Iterator[str]:
 def test_the_sites_navigation_has_every_page_once() -> None:
     configuration = yaml.load((ROOT / "mkdocs.yml").read_text(), Navigation)  # a SafeLoader: no object is made
     assert sorted(leaves(configuration["nav"])) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES)
+
+
+def test_the_documentation_is_short_enough_to_be_read() -> None:
+    """Reports of measurements (the navigation's part Science) and pages that a command or the site writes whole are not
+    counted; words are what stands between white space, commands and tables included."""
+    configuration = yaml.load((ROOT / "mkdocs.yml").read_text(), Navigation)  # a SafeLoader: no object is made
+    parts = {name: list(leaves(pages)) for part in configuration["nav"] for name, pages in part.items()}
+    assert list(parts) == ["Begin", "Do", "Look up", "Understand", "Science"]
+    written = {page for name, pages in parts.items() if name != "Science" for page in pages}
+    assert len(written) <= 24
+    words = {page: len((ROOT / "docs" / page).read_text().split()) for page in written - GENERATED}
+    assert sum(words.values()) <= 25_000, dict(sorted(words.items(), key=lambda each: -each[1]))
+    assert len((ROOT / "README.md").read_text().split()) <= 1_200
+
+
+def test_the_glossary_has_one_line_for_each_word() -> None:
+    entries = re.split(r"^### .+$", (ROOT / "docs" / "glossary.md").read_text(), flags=re.MULTILINE)[1:]
+    assert len(entries) > 60
+    assert [entry for entry in entries if len(entry.partition("\n## ")[0].split("\n\n")[1].splitlines()) != 1] == []
 
 
 def test_the_reference_is_made_from_modules_that_there_are() -> None:
