@@ -1,4 +1,7 @@
-"""Every command of the README and of the first page of the documentation is run, in a copy of the project whose default experiment is tiny."""
+"""Every command of the README and of the first page of the documentation is run, in a copy of the project.
+
+Its default experiment is tiny there.
+"""
 
 from __future__ import annotations
 

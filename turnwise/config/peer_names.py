@@ -251,15 +251,15 @@ PEER_NAMES: tuple[PeerName, ...] = (
         TRL,
         "beta",
         ANY,
-        {REFERENCE: {"coefficient": ANY, "estimator": "k3"}},
-        "TRL's k3 is not clamped",
+        {REFERENCE: {"coefficient": ANY, "estimator": "k3", "reweighted": True}},
+        "with use_bias_correction_kl, which is TRL's default; its k3 is not clamped",
     ),
     PeerName(
         TRL,
         "use_bias_correction_kl",
-        "True",
-        {REFERENCE: {"coefficient": 0.001, "estimator": "k3", "reweighted": True}},
-        "by the token's ratio; TRL's is the sequence's with importance_sampling_level sequence",
+        "False",
+        {REFERENCE: {"coefficient": 0.001, "estimator": "k3"}},
+        "True is reweighted: true, by the token's ratio; by the sequence's with importance_sampling_level sequence",
     ),
     PeerName(TRL, "off_policy_mask_threshold", ANY, {"optimization.off_policy_bound": ANY}),
     PeerName(
@@ -486,6 +486,8 @@ def _plain(name: str) -> str:
 def _as_yaml(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_as_yaml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         text = f"{value:.9f}".rstrip("0")
         return f"{text}0" if text.endswith(".") else text

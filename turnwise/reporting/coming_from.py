@@ -14,6 +14,7 @@ compared, not names: what still differs stands in the last column. `x` is a valu
 write into `params.yaml` is answered from this table. Read in verl 0.9.1, TRL 1.16.0, OpenRLHF 3c3be623, SkyRL
 a9564572e, AReaL cbff54d64, prime-rl 559b44772, ROLL 8eb27cc2 and verl-agent 20bd331.
 
+`tests/parity/` calls TRL's and verl's own functions beside ours on random batches, values and gradients.
 `python -m turnwise.reporting.coming_from > docs/coming-from.md` makes this page, from `turnwise/config/peer_names.py`.
 """
 
