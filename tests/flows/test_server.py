@@ -60,7 +60,7 @@ def is_alive(process: int) -> bool:
 def test_two_processes_share_one_server_which_leaves_when_they_are_gone(tmp_path: Path) -> None:
     folder = tmp_path / "prefect"
     folder.mkdir()
-    supervisors = [server._start_supervisor(folder, idle_seconds=5) for _ in range(2)]
+    supervisors = [server._start_supervisor(folder, idle_seconds=30) for _ in range(2)]
     # A client that finds none starts one of its own, which waits longer for other clients than this test does.
     wait_until(lambda: server._supervised(folder))
     clients = [start_client(tmp_path) for _ in range(2)]
