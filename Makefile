@@ -7,7 +7,9 @@ BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 LOCK := requirements/cpu.lock
 WORLD ?= search
-OVERLAY = $(if $(filter search,$(WORLD)),,$(firstword $(wildcard experiments/$(WORLD).yaml experiments/worlds/$(WORLD).yaml) experiments/$(WORLD).yaml))
+# The overlay of a language model, by its name in experiments/; empty: the small policy.
+LM ?=
+OVERLAY = $(if $(LM),experiments/$(LM)/$(WORLD).yaml,$(if $(filter search,$(WORLD)),,$(firstword $(wildcard experiments/$(WORLD).yaml experiments/worlds/$(WORLD).yaml) experiments/$(WORLD).yaml)))
 
 # Without bytecode every process compiles all that it imports again: vLLM then takes three times as long to import.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: demo repro test ui lint bench docs pictures lock lock-docs setup ray clean
 
-demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does it on a second world
+demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does it on a second world, `make demo LM=smollm2` with a real language model
 	$(BIN)/turnwise ablation $(OVERLAY) --processes 2
 
 repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics and plots
