@@ -9,16 +9,19 @@ printed.
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
-from flows.prepare import play_parameters, prepare_materials, prepare_policy
+from flows.prepare import play_parameters
 from turnwise.agent.playing import the_world
 from turnwise.agent.sampling import PolicyWeights, play_with_policy
 from turnwise.experiment import Experiment, load
+from turnwise.policy.gguf_models import convert
+from turnwise.policy.gguf_sources import gguf_here, known_gguf
 from turnwise.statistics.tasks import wilson
-from turnwise.store import default_store
 
 ROOT = Path(__file__).parents[1]
+MODEL = "smollm2-135m"
 TASKS = 16
 EXAMPLES = (0, 2)
 WORLDS = {
@@ -30,15 +33,21 @@ WORLDS = {
 
 def main() -> None:
     numbers = [int(each) for each in sys.argv[1:]] or EXAMPLES
-    for world in WORLDS:
-        for examples in numbers:
-            sys.stdout.write(f"{world:<12} {examples} examples: {_played(_experiment(world, examples))}\n")
-            sys.stdout.flush()
+    with tempfile.TemporaryDirectory() as folder:
+        policy = Path(folder)
+        source = known_gguf(MODEL)
+        with gguf_here(source) as file:
+            convert(file, policy, source.content)
+        for world in WORLDS:
+            for examples in numbers:
+                played = _played(_experiment(world, examples), policy)
+                sys.stdout.write(f"{world:<12} {examples} examples: {played}\n")
+                sys.stdout.flush()
 
 
 def _experiment(world: str, examples: int) -> Experiment:
     settings = {
-        "policy.model": "smollm2-135m",
+        "policy.model": MODEL,
         "world.name": world,
         "world.parameters": WORLDS[world],
         "agent.format": "line",
@@ -57,17 +66,14 @@ def _experiment(world: str, examples: int) -> Experiment:
     return load(ROOT / "params.yaml", [], settings)
 
 
-def _played(experiment: Experiment) -> str:
-    materials = prepare_materials(experiment)
-    policy = prepare_policy(experiment, materials).warm_start
-    store = default_store()
+def _played(experiment: Experiment, policy: Path) -> str:
     played = play_with_policy(
         play_parameters(experiment),
         experiment.compute,
         the_world(experiment.world).tasks("validation", TASKS),
         1,
-        policy=PolicyWeights(store.folder(policy), policy.digest),
-        tokenizer=store.folder(materials.tokenizer),
+        policy=PolicyWeights(policy, "untaught"),
+        tokenizer=policy,
         temperature=0.0,
         seed=0,
         what="greedy",

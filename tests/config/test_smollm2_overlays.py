@@ -1,4 +1,4 @@
-"""The overlays of the real language model: each is planned whole, and `make demo LM=smollm2` names one that is there."""
+"""The overlays of the real language model: each is planned, and `make demo LM=smollm2` names one that is there."""
 
 from __future__ import annotations
 

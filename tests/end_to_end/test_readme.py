@@ -31,6 +31,7 @@ SERVERS = {
 """Commands that serve until they are stopped, and where one sees that they do."""
 ELSEWHERE = {
     "make test": "this very test is run by it",
+    "make demo LM=smollm2": "it takes 36 minutes; test_smollm2_overlays.py plans it, test_smollm2.py runs its model",
     "make repro": "it is `dvc repro`, which test_dvc.py runs in a copy",
     ".venv/bin/turnwise ablation clips.yaml": "its dry run is run, and test_chain.py runs ablations",
 }
