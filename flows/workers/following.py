@@ -9,7 +9,7 @@ from flows.runtime.display import WorkerView
 from flows.workers.orders import RunOrder
 from flows.workers.reports import Began, Ended, Finished, Iterated, Made, Progressed, Report, Started
 from turnwise import progress
-from turnwise.errors import TrainingEnded
+from turnwise.errors import TrainingEnded, TurnwiseError
 
 
 class FollowedRun:
@@ -30,6 +30,10 @@ class FollowedRun:
     def open(self) -> None:
         """Open its record: a worker begins."""
         self._record.open(self._order.name, self._order.variant, self._order.seed, self._own)
+
+    def failed(self, error: TurnwiseError) -> None:
+        """Record that its worker has ended with an error that was raised on purpose."""
+        self._record.fail(self._order.name, repr(error))
 
     def heard(self, report: Report, view: WorkerView) -> None:
         """Take a report of its worker."""

@@ -109,12 +109,18 @@ class RayWorkers:
         return False
 
     def wait(self, followed: FollowedRun) -> None:
-        """Follow all runs until this one is made. Raises TurnwiseError where it is lost for good, or the head is."""
+        """Follow all runs until this one is made.
+
+        Raises TurnwiseError where it is lost for good, or the head is, and what the worker has raised on purpose.
+        """
         while followed.outcome is None:
             done = self._is_done(followed.order.name)  # asked first: what it said before it ended is in the queue
             heard = self._hear(followed)
             if done and not heard and followed.outcome is None:
                 error = self._futures[followed.order.name].result(raise_on_failure=False)
+                if isinstance(error, TurnwiseError):  # it would be refused anywhere: no fault of the cluster
+                    followed.failed(error)
+                    raise error
                 raise self._lost(followed, f"it has ended with: {_first_line(error)}")
             if self._head is not None and (loss := self._head.loss()):
                 raise self._lost(followed, loss)

@@ -1,0 +1,54 @@
+"""What a Ray worker refuses is said as it is anywhere; only what is the cluster's fault is called so."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flows.workers.following import FollowedRun
+from flows.workers.ray_cluster import RayWorkers
+from turnwise.config.runner import Runner
+from turnwise.errors import ConfigurationError, ContractError, TurnwiseError
+
+
+class Record:
+    """Keeps the failures that are recorded."""
+
+    def __init__(self) -> None:
+        self.failed: list[tuple[str, str]] = []
+
+    def fail(self, run_name: str, reason: str) -> None:
+        self.failed.append((run_name, reason))
+
+
+def waited_for(error: Exception, record: Record, monkeypatch: pytest.MonkeyPatch) -> TurnwiseError:
+    """What waiting raises for a run whose task has ended with this error, and of which nothing more is heard."""
+    order: Any = SimpleNamespace(
+        name="grpo seed 1", variant="grpo", experiment=SimpleNamespace(variant=lambda name: None)
+    )
+    followed = FollowedRun(order, record)  # type: ignore[arg-type]
+    workers = RayWorkers(Runner(kind="ray", address="10.0.0.1:6379"), None)  # type: ignore[arg-type]
+    workers._futures[order.name] = SimpleNamespace(result=lambda raise_on_failure: error)
+    monkeypatch.setattr(workers, "_is_done", lambda name: True)
+    monkeypatch.setattr(workers, "_hear", lambda followed: False)
+    with pytest.raises(TurnwiseError) as raised:
+        workers.wait(followed)
+    return raised.value
+
+
+@pytest.mark.parametrize("kind", [ConfigurationError, ContractError])
+def test_what_a_worker_raises_on_purpose_is_raised_here_and_recorded(
+    kind: type[TurnwiseError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, error = Record(), kind("reward goal of tool/1/train/3 must be a number; found None")
+    assert waited_for(error, record, monkeypatch) is error
+    assert record.failed == [("grpo seed 1", repr(error))]
+
+
+def test_whatever_else_ends_a_run_there_is_the_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record()
+    said = str(waited_for(OSError("the worker died.\nits log"), record, monkeypatch))
+    assert "the Ray cluster at 10.0.0.1:6379 must make the run grpo seed 1; it has ended with: the worker died." in said
+    assert record.failed == []
