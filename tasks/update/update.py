@@ -15,6 +15,7 @@ from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.optimization import Optimization
 from turnwise.config.schema import CriticSection, Section
 from turnwise.data.trajectory_files import read_arrays
+from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
 from turnwise.policy.learner.update import UpdateSettings, update_batch
 from turnwise.store import Reference, default_store
 
@@ -82,6 +83,9 @@ def update(
     with a warning and the policy stays as it is.
     """
     settings = parameters.settings
+    if settings.reference is not None:
+        penalty = penalty_after(settings.reference, default_store().metrics(policy))
+        settings = settings.changed(reference=penalty)
     credited = read_advantages(credit)
     if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
@@ -104,7 +108,9 @@ def update(
         metrics = learner.update(batch, settings, older)
         seconds, peak = time.perf_counter() - began, learner.peak_memory_bytes()
         learner.save(draft.folder)
-        draft.metrics.update(metrics, skipped=0.0)
+        samples = len(batch.sequences_of_samples)
+        adapted = coefficient_metrics(settings.reference, metrics.get("kl_reference", 0.0), samples)
+        draft.metrics.update({**metrics, **adapted}, skipped=0.0)
     keep_learner(draft.reference, parameters.learner, learner)
     default_store().record_clock(
         draft.reference, {"trained_tokens_per_second": metrics["tokens"] / seconds, "peak_memory_bytes": float(peak)}
@@ -121,6 +127,8 @@ def same_policy(policy: Reference, parameters: LearnerParameters) -> Reference:
     begins = parameters.adapter is not None and base_reference(policy) is None
     with default_store().write("policy") as draft:
         draft.metrics["skipped"] = 1.0
+        if (following := default_store().metrics(policy).get(NEXT_COEFFICIENT)) is not None:
+            draft.metrics[NEXT_COEFFICIENT] = following
         if begins:
             learner = take_learner(policy, parameters)
             learner.save(draft.folder)

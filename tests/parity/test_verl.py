@@ -24,8 +24,9 @@ import torch
 from hypothesis import given, settings
 from padded_samples import Padded, by_sequence, gradient, padded
 
-from turnwise.config.optimization import Aggregation
+from turnwise.config.optimization import Aggregation, ReferencePenalty
 from turnwise.credit import CreditBatch, estimate
+from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
 from turnwise.policy.divergence import DIVERGENCES
 from turnwise.policy.learner.objective import objective
 from turnwise.policy.learner.update import UpdateSettings, token_weights
@@ -166,6 +167,16 @@ def test_divergences_are_verls(verl: Any, ours: str, batch: Padded) -> None:
     assert held.tolist() == pytest.approx(expected.tolist())
     descended = held if ours == "k3" else whole
     assert gradient(descended.sum(), log_pi) == pytest.approx(gradient(expected.sum(), log_pi))
+
+
+def test_an_adaptive_coefficient_is_verls(verl: Any) -> None:
+    controller = verl.AdaptiveKLController(init_kl_coef=0.3, target_kl=0.1, horizon=50)
+    penalty = ReferencePenalty(coefficient=0.3, adaptive={"target": 0.1, "horizon": 50})
+    for divergence in (0.05, 0.1, 0.11, 0.5, 0.095):
+        found = coefficient_metrics(penalty, divergence, samples=8)
+        controller.update(divergence, 8)
+        assert found[NEXT_COEFFICIENT] == pytest.approx(controller.value, rel=1e-12)
+        penalty = penalty_after(penalty, found)
 
 
 AGGREGATIONS: dict[Aggregation, str] = {

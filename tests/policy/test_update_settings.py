@@ -58,7 +58,7 @@ PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch
         ),
         (
             {"reference": 0.1},
-            "reference must be a section with coefficient, estimator, place, reweighted, clamp; found 0.1",
+            "reference must be a section with coefficient, estimator, place, reweighted, clamp, adaptive; found 0.1",
         ),
         ({"reference": {}}, "reference.coefficient must be set; found nothing"),
         ({"correction": {"kind": "none"}}, "correction.sequence_mask must be set with kind none"),

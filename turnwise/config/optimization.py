@@ -29,6 +29,15 @@ LATER = ("token_selection", "off_policy_bound")
 """Keys of `optimization` that no recorded digest has."""
 
 
+class AdaptivePenalty(Section):
+    """How the coefficient of a penalty follows the divergence: see `turnwise.policy.adaptive_penalty`."""
+
+    target: Positive
+    """The divergence, in nats per reply token, at which the coefficient stays as it is."""
+    horizon: Count = 10_000
+    """Samples over which the coefficient changes by a fifth of itself, at most."""
+
+
 class ReferencePenalty(Section):
     """The penalty for divergence from the warm start: see `turnwise.policy.divergence`."""
 
@@ -43,6 +52,19 @@ class ReferencePenalty(Section):
     clamp: Positive | None = None
     """The largest value of k3 for a token, above which it has no gradient: 10 in verl, SkyRL, ROLL and OpenRLHF. null:
     none, the equation as it is, as in TRL."""
+
+    adaptive: AdaptivePenalty | None = None
+    """Adapt the coefficient after each iteration, from the one above. For a penalty in the loss. null: it stays."""
+
+    @field_validator("adaptive")
+    @classmethod
+    def _require_loss(cls, adaptive: AdaptivePenalty | None, read: ValidationInfo) -> AdaptivePenalty | None:
+        if adaptive is not None and read.data.get("place") == "reward":
+            raise ValueError(
+                "must be left out with place reward, since it follows the divergence that an update measures; found "
+                "both: set place to loss, or leave it out"
+            )
+        return adaptive
 
     @field_validator("clamp")
     @classmethod

@@ -151,6 +151,13 @@ PEER_NAMES: tuple[PeerName, ...] = (
     ),
     PeerName(
         VERL,
+        "algorithm.kl_ctrl.type",
+        "adaptive",
+        {REFERENCE: {"coefficient": 0.001, "adaptive": {"target": 0.1, "horizon": 10000}}},
+        "target_kl and horizon; verl's is the penalty in the reward, here the one in the loss adapts",
+    ),
+    PeerName(
+        VERL,
         "rollout_correction.rollout_is",
         "token",
         {CORRECTION: {"kind": "truncate", "level": "token", "high": 2.0}},
