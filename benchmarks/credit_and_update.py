@@ -118,15 +118,15 @@ def measured(rollout: Reference, policy: Reference, rule: str) -> tuple[float, f
     }
     section = CreditParameters(rewards=rewards, credit=Credit(estimator=rule, options={}), reference=None)
     began = time.process_time()
-    credited = credit.function(section, rollout=rollout)
+    credited = credit.fn(section, rollout=rollout)
     of_credit = time.process_time() - began
     parameters = UpdateParameters.of(experiment.optimization, experiment.compute, 1.0, seed=1, iteration=1)
     with model_seconds() as of_model:
         began = time.process_time()
-        update.function(parameters, policy=policy, rollout=rollout, credit=credited)
+        update.fn(parameters, policy=policy, rollout=rollout, credit=credited)
         of_update = time.process_time() - began - of_model[0]
     with patch.object(forward_pass, "reply_states", padded_reply_states), model_seconds() as of_theirs:
-        update.function(parameters, policy=policy, rollout=rollout, credit=credited)
+        update.fn(parameters, policy=policy, rollout=rollout, credit=credited)
     return of_credit, of_update, of_model[0], of_theirs[0]
 
 

@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 
 from benchmarks.materials import materials
-from flows.prepare import play_parameters
+from flows.run_state import play_parameters
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.experiment import Experiment, load
@@ -96,7 +96,7 @@ class Prepared:
 
         began = time.process_time()
         with patch.object(FusedForward, "_attention", timed):
-            made = rollout.function(parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.tasks)
+            made = rollout.fn(parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.tasks)
         return Cost(time.process_time() - began, attention), made
 
 

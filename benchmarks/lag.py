@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
-    from flows.prepare import Prepared
-    from flows.run_state import Iteration, Run
+    from flows.run_state import Iteration, Prepared, Run
     from flows.runtime.sampler import Sampler
     from turnwise.experiment import Experiment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flows.prepare import play_parameters, task_set_parameters
+from flows.run_state import play_parameters, task_set_parameters
 from tasks.prepare.materials import (
     DemonstrationParameters,
     PolicyParameters,
@@ -33,8 +33,8 @@ class Materials:
 def materials(experiment: Experiment) -> Materials:
     """Make the materials of an experiment whose policy begins from scratch."""
     data, policy = experiment.data, experiment.policy
-    tasks = task_set.function(task_set_parameters(experiment, "train"))
-    shown = demonstrations.function(
+    tasks = task_set.fn(task_set_parameters(experiment, "train"))
+    shown = demonstrations.fn(
         DemonstrationParameters(
             **dict(play_parameters(experiment)),
             seed=data.seed,
@@ -43,9 +43,9 @@ def materials(experiment: Experiment) -> Materials:
         ),
         task_set=tasks,
     )
-    words = tokenizer.function(
+    words = tokenizer.fn(
         TokenizerParameters(pretrained=None, vocabulary=policy.vocabulary, format=experiment.agent.format),
         demonstrations=shown,
     )
-    made = initial_policy.function(PolicyParameters.of(policy, None, experiment.agent.context_tokens), tokenizer=words)
+    made = initial_policy.fn(PolicyParameters.of(policy, None, experiment.agent.context_tokens), tokenizer=words)
     return Materials(tasks, shown, words, made)

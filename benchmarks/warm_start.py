@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.materials import materials
-from flows.prepare import play_parameters, task_set_parameters
+from flows.run_state import play_parameters, task_set_parameters
 from tasks.playing import tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.prepare.materials import task_set
@@ -134,7 +134,7 @@ def prepared(folder: Path) -> Prepared:
     """Tasks, demonstrations as token sequences, and an initial policy, in the home that the environment names."""
     experiment = load(ROOT / "params.yaml", [ROOT / "benchmarks" / "first_default.yaml"], SETTINGS)
     play, made = play_parameters(experiment), materials(experiment)
-    validation = task_set.function(task_set_parameters(experiment, "validation"))
+    validation = task_set.fn(task_set_parameters(experiment, "validation"))
     sequences = SequenceBatch.of(sequences_to_imitate(play, made.tokenizer, made.demonstrations))
     file = folder / "sequences.npz"
     np.savez(file, tokens=sequences.tokens, turns=sequences.turn_of_token, offsets=sequences.offsets)

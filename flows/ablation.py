@@ -19,6 +19,7 @@ from flows.roster import plotted_measures
 from flows.run_state import Run
 from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
+from flows.runtime.flow_runs import untagged_tasks
 from flows.runtime.work_left import stages_of_ablation
 from flows.workers.left_out import divided
 from flows.workers.sharing import shared_runs
@@ -32,6 +33,7 @@ from turnwise.store.default import require_place
 
 
 @flow(name="comparison", flow_run_name="{experiment.ablation.name}", validate_parameters=False, persist_result=False)
+@untagged_tasks
 def comparison(experiment: Experiment, processes: int | None = None, quiet: bool = False) -> AblationResult:
     """Prepare once, run every variant with every seed, record, and write the report.
 

@@ -6,8 +6,7 @@ trajectories_k --keep--> successes_k --fine-tune, with the demonstrations--> P_(
 from __future__ import annotations
 
 from flows.health import guarded
-from flows.prepare import play_parameters
-from flows.run_state import Iteration, Run
+from flows.run_state import Iteration, Run, play_parameters
 from tasks.update.fine_tune import FineTuneParameters, fine_tune
 from tasks.update.rejection_sampling import KeepParameters, keep
 from turnwise.config.model_settings import LearnerParameters
@@ -17,9 +16,10 @@ from turnwise.store import Reference
 def keep_successes(run: Run, iteration: Iteration) -> Reference:
     """Select the trajectories of the rollout to imitate."""
     experiment = run.experiment
-    return keep.named(run.label(iteration))(
+    return keep(
         KeepParameters(world=experiment.world, rewards=experiment.rewards, threshold=experiment.evolution.threshold),
         rollout=iteration.rollout,
+        label=run.label(iteration),
     )
 
 
@@ -27,7 +27,7 @@ def imitate_successes(run: Run, iteration: Iteration) -> Reference:
     """Fine-tune on the selected trajectories and on demonstrations, from this policy or from the warm start."""
     experiment, optimization, policy = run.experiment, run.experiment.optimization, iteration.before.policy
     with guarded(run, iteration):
-        return fine_tune.named(run.label(iteration))(
+        return fine_tune(
             FineTuneParameters(
                 **dict(play_parameters(experiment)),
                 learner=LearnerParameters(compute=experiment.compute, adapter=optimization.adapter),
@@ -45,4 +45,5 @@ def imitate_successes(run: Run, iteration: Iteration) -> Reference:
             credit=iteration.credit,
             tokenizer=run.prepared.tokenizer,
             demonstrations=run.prepared.demonstrations,
+            label=run.label(iteration),
         )

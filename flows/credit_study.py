@@ -14,8 +14,10 @@ from pathlib import Path
 from prefect import flow
 from rich.console import Console
 
-from flows.prepare import Materials, play_parameters, prepare_materials, prepare_policy
+from flows.prepare import prepare_materials, prepare_policy
+from flows.run_state import Materials, play_parameters
 from flows.runtime.display import Display
+from flows.runtime.flow_runs import untagged_tasks
 from tasks.credit_study.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
 from tasks.credit_study.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
 from tasks.credit_study.score_vectors import VectorsParameters, score_vectors
@@ -55,6 +57,7 @@ class StudyRun:
     validate_parameters=False,
     persist_result=False,
 )
+@untagged_tasks
 def study_credit(
     experiment: Experiment, policy: str | None, tasks: int, replay_count: int, quiet: bool = False
 ) -> StudyRun:

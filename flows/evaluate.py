@@ -6,8 +6,10 @@ from prefect import flow
 from rich.console import Console
 
 from flows.needs.model_seconds import model_seconds
-from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.run_state import Prepared
 from flows.runtime.display import Display
+from flows.runtime.flow_runs import untagged_tasks
 from flows.runtime.work_left import stages_of_preparation, stages_of_reference_points
 from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
@@ -17,6 +19,7 @@ from turnwise.store import default_store
 @flow(
     name="preparation", flow_run_name="prepare {experiment.world.name}", validate_parameters=False, persist_result=False
 )
+@untagged_tasks
 def preparation(experiment: Experiment, quiet: bool = False) -> Prepared:
     """Make the task sets, demonstrations, tokenizer and warm start of an experiment."""
     expected = stages_of_preparation(experiment)
@@ -27,6 +30,7 @@ def preparation(experiment: Experiment, quiet: bool = False) -> Prepared:
 @flow(
     name="evaluation", flow_run_name="evaluate {experiment.world.name}", validate_parameters=False, persist_result=False
 )
+@untagged_tasks
 def evaluation(experiment: Experiment, quiet: bool = False) -> dict[str, dict[str, float]]:
     """Evaluate the baseline policies and the warm start on the test task set: their metrics, by name."""
     expected = stages_of_preparation(experiment) + stages_of_reference_points(experiment)

@@ -13,35 +13,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from flows.needs.start import signal_at_start
 from flows.run_state import Iteration, Models, Run
-from tasks.health.health import HealthParameters, ReturnParameters, health, read_health, return_to
+from tasks.health.health import HealthParameters, ReturnParameters, health, return_to
 from tasks.health.probe import ProbeParameters, probe
+from tasks.health.record import read_health
 from turnwise.config.model_settings import LearnerParameters
-from turnwise.credit import estimator_of
-from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import AlarmRecord, Change
 from turnwise.health.early_end import reached_guard
 from turnwise.health.guards import message
-from turnwise.health.initial_signal import InitialSignal, initial_signal
 from turnwise.store import Reference
 
 logger = logging.getLogger(__name__)
-
-
-def signal_at_start(experiment: Experiment, evaluation: Reference) -> InitialSignal | None:
-    """What a variant could learn from at first, by an evaluation of the policy that its reinforcement starts from.
-
-    None where no sampled episode came to its end.
-    """
-    trajectories = read_evaluation(evaluation, SAMPLED)
-    if not trajectories:
-        return None
-    # Rejection-sampling fine-tuning imitates the best of all episodes.
-    compared = experiment.optimization.method == "reinforcement" and estimator_of(experiment.credit.estimator).grouped
-    return initial_signal(trajectories, experiment.rewards, experiment.rollout, grouped=compared)
 
 
 def judge_start(run: Run) -> None:
@@ -70,19 +56,20 @@ def probe_policy(run: Run, iteration: Iteration) -> Reference:
         seed=run.seed,
         iteration=iteration.number,
     )
-    return probe.named(run.label(iteration))(
+    return probe(
         parameters,
         policy=iteration.before.policy,
         warm_start=run.prepared.warm_start,
         rollout=iteration.rollout,
         tokenizer=run.prepared.tokenizer,
+        label=run.label(iteration),
     )
 
 
 def monitor(run: Run, iteration: Iteration) -> Reference:
     """Compute the iteration's monitors, judge them by the alarm rules, and set the next turn limit."""
     experiment, alarms = run.experiment, run.experiment.alarms
-    return health.named(run.label(iteration))(
+    return health(
         HealthParameters(
             iteration=iteration.number,
             rewards=experiment.rewards,
@@ -109,6 +96,7 @@ def monitor(run: Run, iteration: Iteration) -> Reference:
         policy=iteration.made.get("policy"),
         probe=iteration.made.get("probe"),
         previous=run.iterations[-1].health if run.iterations else None,
+        label=run.label(iteration),
     )
 
 
@@ -160,7 +148,7 @@ def respond(run: Run) -> None:
 def return_to_healthy(run: Run, iteration: Iteration) -> Reference:
     """The last healthy policy, as the policy with which the run goes on after this iteration."""
     healthy = run.sampler_of(read_health(iteration.health).alarm.healthy)
-    return return_to.named(run.label(iteration))(ReturnParameters(), policy=healthy.policy, health=iteration.health)
+    return return_to(ReturnParameters(), policy=healthy.policy, health=iteration.health, label=run.label(iteration))
 
 
 def may_return_to(run: Run) -> list[Reference]:

@@ -29,8 +29,8 @@ def first_critic(run: Run) -> Reference | None:
         return None
     if run.experiment.critic.trunk == "policy":
         return run.prepared.warm_start
-    return initial_critic.named(f"{run.name} before iteration 1")(
-        _critic_parameters(run, 0), policy=run.prepared.warm_start
+    return initial_critic(
+        _critic_parameters(run, 0), policy=run.prepared.warm_start, label=f"{run.name} before iteration 1"
     )
 
 
@@ -40,7 +40,7 @@ def value_rollout(run: Run, iteration: Iteration) -> Reference:
     parameters = ValuesParameters(
         learner=_learner_of_critic(run.experiment), micro_batch_tokens=run.experiment.critic.micro_batch_tokens
     )
-    return values.named(run.label(iteration))(parameters, critic=iteration.before.critic, rollout=iteration.rollout)
+    return values(parameters, critic=iteration.before.critic, rollout=iteration.rollout, label=run.label(iteration))
 
 
 def score_under_warm_start(run: Run, iteration: Iteration) -> Reference:
@@ -53,11 +53,12 @@ def score_under_warm_start(run: Run, iteration: Iteration) -> Reference:
         temperature=experiment.rollout.temperature,
         micro_batch_tokens=experiment.optimization.micro_batch_tokens,
     )
-    return reference.named(run.label(iteration))(
+    return reference(
         parameters,
         policy=run.prepared.warm_start,
         rollout=iteration.rollout,
         adapted=None if adapter is None else iteration.before.policy,
+        label=run.label(iteration),
     )
 
 
@@ -66,7 +67,7 @@ def credit_rollout(run: Run, iteration: Iteration) -> Reference:
     experiment = run.experiment
     in_reward = _penalised_in(experiment, "reward")
     in_parts = experiment.credit.thought is not None
-    return credit.named(run.label(iteration))(
+    return credit(
         CreditParameters(
             rewards=experiment.rewards,
             credit=experiment.credit,
@@ -78,6 +79,7 @@ def credit_rollout(run: Run, iteration: Iteration) -> Reference:
         values=iteration.made.get("values"),
         reference=iteration.made.get("reference") if in_reward else None,
         tokenizer=run.prepared.tokenizer if in_parts else None,
+        label=run.label(iteration),
     )
 
 
@@ -94,7 +96,7 @@ def update_policy(run: Run, iteration: Iteration) -> Reference:
         untrained=experiment.critic.warm_up if experiment.has_critic else 0,
     )
     with guarded(run, iteration):
-        return update.named(run.label(iteration))(
+        return update(
             parameters,
             policy=iteration.before.policy,
             rollout=iteration.rollout,
@@ -102,6 +104,7 @@ def update_policy(run: Run, iteration: Iteration) -> Reference:
             reference=iteration.made.get("reference") if _penalised_in(experiment, "loss") else None,
             values=iteration.made.get("values") if experiment.critic_on_trunk else None,
             sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
+            label=run.label(iteration),
         )
 
 
@@ -109,12 +112,13 @@ def train_critic(run: Run, iteration: Iteration) -> Reference:
     """Train the critic on the batch by itself."""
     assert iteration.before.critic is not None, "the stage is due where there is a critic"
     with guarded(run, iteration):
-        return learn_values.named(run.label(iteration))(
+        return learn_values(
             _critic_parameters(run, iteration.number),
             critic=iteration.before.critic,
             rollout=iteration.rollout,
             credit=iteration.credit,
             values=iteration.made["values"],
+            label=run.label(iteration),
         )
 
 

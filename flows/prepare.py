@@ -5,17 +5,14 @@ All variants and seeds of an ablation share what is prepared here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-
+from flows.needs.readiness import require_device, require_model
+from flows.run_state import ON_TEST_TASKS, Materials, Prepared, play_parameters, task_set_parameters
 from tasks.playing import tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.conversion import ConversionParameters, converted_policy
 from tasks.prepare.materials import (
     DemonstrationParameters,
     PolicyParameters,
-    TaskSetParameters,
     TokenizerParameters,
     demonstrations,
     initial_policy,
@@ -24,88 +21,20 @@ from tasks.prepare.materials import (
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
-from turnwise.agent.examples import WorkedExample
-from turnwise.agent.formats import make_format
-from turnwise.agent.playing import PlayParameters, play_examples, the_world
-from turnwise.config.agent_rewards import added_rewards, requested_rewards
-from turnwise.config.model_settings import Compute, LearnerParameters
-from turnwise.config.schema import Policy, RetryOptions
+from turnwise.agent.playing import PlayParameters
+from turnwise.config.schema import Policy
 from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment
-from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
-from turnwise.policy.pretrained import model_directory, pretrained, pretrained_folder
+from turnwise.policy.pretrained import pretrained
 from turnwise.project import project_root
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import outside_file
-from turnwise.world import SPLITS, Split
-
-ON_TEST_TASKS = "on the test task set"
-"""How the label of an evaluation says that it is one."""
-
-
-@dataclass(frozen=True)
-class Materials:
-    """The tasks, demonstrations and tokenizer, made before any policy."""
-
-    train_task_set: Reference
-    validation_task_set: Reference
-    test_task_set: Reference
-    demonstrations: Reference
-    """Demonstrations or a user's conversations, to be imitated."""
-    tokenizer: Reference
-
-    def task_set(self, split: Split) -> Reference:
-        """The task set of a split."""
-        return {"train": self.train_task_set, "validation": self.validation_task_set, "test": self.test_task_set}[split]
-
-
-@dataclass(frozen=True)
-class Prepared(Materials):
-    """The starting point of every run of an ablation."""
-
-    warm_start: Reference
-    """The policy that reinforcement starts from."""
-
-
-def play_parameters(experiment: Experiment) -> PlayParameters:
-    """The parameters of an experiment that all stages that play episodes share.
-
-    Raises ConfigurationError where the world's oracle cannot play the worked examples.
-    """
-    parameters = PlayParameters(
-        world=experiment.world,
-        agent=experiment.agent,
-        patience=RetryOptions.taken_from(experiment.rollout),
-        further_rewards=requested_rewards(experiment.rewards, experiment.made_world),
-        added_rewards=added_rewards(experiment.rewards),
-    )
-    return parameters.changed(examples=worked_examples(parameters, experiment.data.train_tasks))
-
-
-def worked_examples(parameters: PlayParameters, train_tasks: int) -> tuple[WorkedExample, ...]:
-    """The worked examples that `agent.examples` asks for, from the first of so many training tasks."""
-    if not parameters.agent.examples:
-        return ()
-    return _examples(parameters.changed(further_rewards=(), added_rewards={}).model_dump_json(), train_tasks)
-
-
-@cache
-def _examples(parameters: str, train_tasks: int) -> tuple[WorkedExample, ...]:
-    """The worked examples for parameters as JSON; each is played once in a process."""
-    read = PlayParameters.model_validate_json(parameters)
-    return play_examples(read, the_world(read.world).tasks("train", train_tasks))
+from turnwise.world import SPLITS
 
 
 def _imitation_parameters(experiment: Experiment) -> PlayParameters:
     """`play_parameters` without rewards of one's own: what is imitated, and where that stops, does not ask for them."""
     return play_parameters(experiment).changed(added_rewards={})
-
-
-def task_set_parameters(experiment: Experiment, split: Split) -> TaskSetParameters:
-    """The parameters of the task set of a split."""
-    data = experiment.data
-    counts = {"train": data.train_tasks, "validation": data.validation_tasks, "test": data.test_tasks}
-    return TaskSetParameters(world=experiment.world, split=split, tasks=counts[split])
 
 
 def prepare_materials(experiment: Experiment) -> Materials:
@@ -123,7 +52,7 @@ def prepare_materials(experiment: Experiment) -> Materials:
     converted = convert_model(experiment.policy)
     if converted is not None:
         require_model(experiment, converted=default_store().folder(converted))
-    made = {split: task_set.named(f"{split} task set")(task_set_parameters(experiment, split)) for split in SPLITS}
+    made = {split: task_set(task_set_parameters(experiment, split), label=f"{split} task set") for split in SPLITS}
     # The contract promises disjoint splits; a world that breaks it would make every later number worthless.
     require_disjoint({split: tasks_of(reference, split) for split, reference in made.items()})
     made_demonstrations = _to_imitate(experiment, made["train"])
@@ -145,55 +74,6 @@ def convert_model(policy: Policy) -> Reference | None:
     """Convert the GGUF that `policy.model` names; None where it names none."""
     parameters = ConversionParameters.of(policy)
     return None if parameters is None else converted_policy(parameters)
-
-
-def require_model(experiment: Experiment, *, thoroughly: bool = True, converted: Path | None = None) -> None:
-    """Raise ConfigurationError if `policy.model` is a published model that cannot be used here.
-
-    It is downloaded first where it is on a hub. Without `thoroughly` it is judged by its files alone, without the
-    seconds that importing transformers takes, and a model that is not on this machine is not judged. Of a GGUF only the
-    sizes are, until it is `converted`: the folder that it then is in.
-    """
-    from turnwise.policy.published import require_readable, require_sizes, require_usable
-
-    model, compute = experiment.policy.model, experiment.compute
-    if is_gguf(model):
-        require_sizes(
-            gguf_configuration(model),
-            model,
-            engine=compute.engine,
-            tensor_parallel=compute.tensor_parallel,
-            context_tokens=experiment.agent.context_tokens,
-        )
-        folder = converted
-    elif thoroughly:
-        found = pretrained(experiment.policy)
-        folder = None if found is None else pretrained_folder(found)
-    else:
-        folder = model_directory(model)
-    if folder is None:
-        return
-    require = require_usable if thoroughly else require_readable
-    require(
-        folder,
-        engine=compute.engine,
-        tensor_parallel=compute.tensor_parallel,
-        context_tokens=experiment.agent.context_tokens,
-        chat_template_kwargs=experiment.policy.chat_template_kwargs,
-        functions=make_format(experiment.agent.format, experiment.made_world).functions,
-    )
-
-
-def require_device(compute: Compute) -> None:
-    """Raise ConfigurationError if this machine lacks the device or precision that the learner needs."""
-    plain = (compute.device, compute.precision, compute.compiled) == ("cpu", "float32", False)
-    if plain and compute.moments != "8-bit":
-        return  # every machine supports this, and a fully cached run need not import torch
-    from turnwise.policy.model import require_cards, require_device
-
-    require_device(LearnerParameters(compute=compute).model, compute.device)
-    if compute.device == "cuda":
-        require_cards(compute.cards)
 
 
 def _to_imitate(experiment: Experiment, train_task_set: Reference) -> Reference:
@@ -235,7 +115,7 @@ def evaluate_baselines(experiment: Experiment, materials: Materials) -> dict[str
     """Evaluate the world's baseline policies on the test task set; by name."""
     evaluation = experiment.evaluation
     return {
-        name: baseline.named(f"baseline policy {name}")(
+        name: baseline(
             BaselineParameters(
                 **dict(play_parameters(experiment)),
                 baseline=name,
@@ -244,6 +124,7 @@ def evaluate_baselines(experiment: Experiment, materials: Materials) -> dict[str
                 split="test",
             ),
             task_set=materials.test_task_set,
+            label=f"baseline policy {name}",
         )
         for name in experiment.made_world.baselines
     }
@@ -251,9 +132,10 @@ def evaluate_baselines(experiment: Experiment, materials: Materials) -> dict[str
 
 def evaluate_warm_start(experiment: Experiment, prepared: Prepared) -> Reference:
     """Evaluate the warm start on the test task set."""
-    return evaluate.named(f"warm start {ON_TEST_TASKS}")(
+    return evaluate(
         EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, "test"),
         policy=prepared.warm_start,
         tokenizer=prepared.tokenizer,
         task_set=prepared.test_task_set,
+        label=f"warm start {ON_TEST_TASKS}",
     )

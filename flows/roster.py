@@ -1,29 +1,17 @@
 """The roster: every stage of an iteration, with when it is due and how it is shown, in the order in which they run.
 
 `flows.train` calls them. The progress display, MLflow's metrics, the results, the dry run, the disk needs, the time
-account, `turnwise lineage`, retention and the report read this list.
+account, `turnwise lineage`, retention and the report read this list, in which tasks are names: who only reads it
+imports nothing that computes, and no Prefect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from flows.run_state import Iteration
-from tasks.credit.credit import credit
-from tasks.credit.scores import reference, values
-from tasks.credit.select import select
-from tasks.health.health import health, return_to
-from tasks.health.probe import probe
 from tasks.report.history import Measure
-from tasks.rollout.evaluate import evaluate
-from tasks.rollout.rollout import rollout
-from tasks.stage import Stage
-from tasks.update.critic import learn_values
-from tasks.update.fine_tune import fine_tune
-from tasks.update.rejection_sampling import keep
-from tasks.update.update import update
 from turnwise.experiment import Experiment
 from turnwise.health.monitors import OF_PROBE
 from turnwise.results.report_data import SHARE
@@ -65,8 +53,10 @@ class IterationStage:
     name: str
     """Name of its artifact: in `Iteration.made`, in MLflow's `artifacts.json` and in the report's inputs. Two stages
     that are never due together may share one; their metrics and costs are then described by the first."""
-    stage: Stage[Any]
-    """The task that computes it."""
+    task: str
+    """The name of the task that computes it."""
+    module: str
+    """The module of that task."""
     due: Callable[[Experiment, int], bool]
     """Whether it runs in an iteration, which counts from 1, by the configuration alone."""
     seconds: float
@@ -107,7 +97,8 @@ def _warms_up(experiment: Experiment, number: int) -> bool:
 ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="rollout",
-        stage=rollout,
+        task="rollout",
+        module="tasks.rollout.rollout",
         due=lambda experiment, number: True,
         seconds=1.0,
         groups=("rollout",),
@@ -128,14 +119,16 @@ ROSTER: tuple[IterationStage, ...] = (
     ),
     IterationStage(
         name="selection",
-        stage=select,
+        task="select",
+        module="tasks.credit.select",
         due=lambda experiment, number: experiment.selection.rule != "all",
         seconds=0.1,
         groups=("selection",),
     ),
     IterationStage(
         name="probe",
-        stage=probe,
+        task="probe",
+        module="tasks.health.probe",
         due=lambda experiment, number: (
             experiment.monitors.probe_every is not None and (number - 1) % experiment.monitors.probe_every == 0
         ),
@@ -146,21 +139,24 @@ ROSTER: tuple[IterationStage, ...] = (
     ),
     IterationStage(
         name="values",
-        stage=values,
+        task="values",
+        module="tasks.credit.scores",
         due=lambda experiment, number: experiment.has_critic,
         seconds=0.8,
         costs=(MachineCost("seconds/values"),),
     ),
     IterationStage(
         name="reference",
-        stage=reference,
+        task="reference",
+        module="tasks.credit.scores",
         due=lambda experiment, number: experiment.optimization.reference is not None,
         seconds=0.4,
         costs=(MachineCost("seconds/reference"),),
     ),
     IterationStage(
         name="credit",
-        stage=credit,
+        task="credit",
+        module="tasks.credit.credit",
         due=lambda experiment, number: not _evolves(experiment),
         seconds=0.1,
         groups=("credit",),
@@ -173,13 +169,15 @@ ROSTER: tuple[IterationStage, ...] = (
     ),
     IterationStage(
         name="credit",
-        stage=keep,
+        task="keep",
+        module="tasks.update.rejection_sampling",
         due=lambda experiment, number: _evolves(experiment),
         seconds=0.1,
     ),
     IterationStage(
         name="policy",
-        stage=update,
+        task="update",
+        module="tasks.update.update",
         due=lambda experiment, number: not _evolves(experiment) and not _warms_up(experiment, number),
         seconds=1.2,
         groups=("update",),
@@ -200,14 +198,16 @@ ROSTER: tuple[IterationStage, ...] = (
     ),
     IterationStage(
         name="policy",
-        stage=fine_tune,
+        task="fine_tune",
+        module="tasks.update.fine_tune",
         due=lambda experiment, number: _evolves(experiment),
         seconds=1.5,
         follows="policy",
     ),
     IterationStage(
         name="critic",
-        stage=learn_values,
+        task="learn_values",
+        module="tasks.update.critic",
         due=lambda experiment, number: (
             experiment.has_critic and (not experiment.critic_on_trunk or _warms_up(experiment, number))
         ),
@@ -218,7 +218,8 @@ ROSTER: tuple[IterationStage, ...] = (
     ),
     IterationStage(
         name="evaluation",
-        stage=evaluate,
+        task="evaluate",
+        module="tasks.rollout.evaluate",
         due=_evaluates,
         seconds=2.0,
         groups=("validation",),
@@ -226,7 +227,8 @@ ROSTER: tuple[IterationStage, ...] = (
     ),
     IterationStage(
         name="evaluation_at_horizon",
-        stage=evaluate,
+        task="evaluate",
+        module="tasks.rollout.evaluate",
         due=lambda experiment, number: _limits_turns(experiment) and _evaluates(experiment, number),
         seconds=2.0,
         groups=("validation_at_horizon",),
@@ -234,7 +236,8 @@ ROSTER: tuple[IterationStage, ...] = (
     ),
     IterationStage(
         name="health",
-        stage=health,
+        task="health",
+        module="tasks.health.health",
         due=lambda experiment, number: True,
         seconds=0.2,
         groups=("monitor", "alarm", "horizon"),
@@ -259,7 +262,8 @@ ROSTER: tuple[IterationStage, ...] = (
     ),
     IterationStage(
         name="returned",
-        stage=return_to,
+        task="return_to",
+        module="tasks.health.health",
         due=lambda experiment, number: False,  # an alarm's response makes it, once the iteration is recorded
         seconds=0.1,
         follows="policy",
@@ -317,4 +321,4 @@ def accounts() -> list[str]:
 
 def replaced_inputs() -> dict[str, str]:
     """By task, the input that its artifact replaces, for tasks whose artifacts follow one another."""
-    return {stage.stage.name: stage.follows for stage in ROSTER if stage.follows}
+    return {stage.task: stage.follows for stage in ROSTER if stage.follows}

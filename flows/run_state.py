@@ -1,15 +1,90 @@
-"""The state of a run: its iterations so far, what each has made, and the models that the next one starts from."""
+"""The state of a run: what it started from, its iterations so far, and the models that the next one starts from.
+
+Here is also what the stages of one experiment have in common. Nothing of it imports Prefect.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
-from flows.prepare import Prepared
-from flows.runtime.sampler import Sampler
+from tasks.prepare.task_sets import TaskSetParameters
+from turnwise.agent.examples import WorkedExample
+from turnwise.agent.playing import PlayParameters, play_examples, the_world
+from turnwise.config.agent_rewards import added_rewards, requested_rewards
+from turnwise.config.schema import RetryOptions
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
 from turnwise.store.retention import Keep, Link
+from turnwise.world import Split
+
+if TYPE_CHECKING:
+    from flows.runtime.sampler import Sampler
+
+ON_TEST_TASKS = "on the test task set"
+"""How the label of an evaluation says that it is one."""
+
+
+def play_parameters(experiment: Experiment) -> PlayParameters:
+    """The parameters of an experiment that all stages that play episodes share.
+
+    Raises ConfigurationError where the world's oracle cannot play the worked examples.
+    """
+    parameters = PlayParameters(
+        world=experiment.world,
+        agent=experiment.agent,
+        patience=RetryOptions.taken_from(experiment.rollout),
+        further_rewards=requested_rewards(experiment.rewards, experiment.made_world),
+        added_rewards=added_rewards(experiment.rewards),
+    )
+    return parameters.changed(examples=worked_examples(parameters, experiment.data.train_tasks))
+
+
+def worked_examples(parameters: PlayParameters, train_tasks: int) -> tuple[WorkedExample, ...]:
+    """The worked examples that `agent.examples` asks for, from the first of so many training tasks."""
+    if not parameters.agent.examples:
+        return ()
+    return _examples(parameters.changed(further_rewards=(), added_rewards={}).model_dump_json(), train_tasks)
+
+
+@cache
+def _examples(parameters: str, train_tasks: int) -> tuple[WorkedExample, ...]:
+    """The worked examples for parameters as JSON; each is played once in a process."""
+    read = PlayParameters.model_validate_json(parameters)
+    return play_examples(read, the_world(read.world).tasks("train", train_tasks))
+
+
+def task_set_parameters(experiment: Experiment, split: Split) -> TaskSetParameters:
+    """The parameters of the task set of a split."""
+    data = experiment.data
+    counts = {"train": data.train_tasks, "validation": data.validation_tasks, "test": data.test_tasks}
+    return TaskSetParameters(world=experiment.world, split=split, tasks=counts[split])
+
+
+@dataclass(frozen=True)
+class Materials:
+    """The tasks, demonstrations and tokenizer, made before any policy."""
+
+    train_task_set: Reference
+    validation_task_set: Reference
+    test_task_set: Reference
+    demonstrations: Reference
+    """Demonstrations or a user's conversations, to be imitated."""
+    tokenizer: Reference
+
+    def task_set(self, split: Split) -> Reference:
+        """The task set of a split."""
+        return {"train": self.train_task_set, "validation": self.validation_task_set, "test": self.test_task_set}[split]
+
+
+@dataclass(frozen=True)
+class Prepared(Materials):
+    """The starting point of every run of an ablation."""
+
+    warm_start: Reference
+    """The policy that reinforcement starts from."""
 
 
 @dataclass(frozen=True)

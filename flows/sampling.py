@@ -10,11 +10,10 @@ process of its own.
 
 from __future__ import annotations
 
-from flows.prepare import Prepared, play_parameters
-from flows.run_state import Iteration, Run
+from flows.run_state import Iteration, Prepared, Run, play_parameters
 from flows.runtime.sampler import RolloutCall
 from tasks.credit.select import SelectParameters, read_missing, select
-from tasks.health.health import read_health
+from tasks.health.record import read_health
 from tasks.rollout.evaluate import EvaluationParameters, evaluate
 from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather
 from turnwise.credit.selection import MAXIMUM_ROUNDS
@@ -44,17 +43,8 @@ def turn_limit(run: Run, number: int) -> int | None:
     """
     known = number - 1 - run.experiment.rollout.lag
     if known <= 0:
-        return first_turn_limit(run.experiment, number)
-    return _below_the_worlds(run.experiment, read_health(run.iterations[known - 1].health).horizon.limit)
-
-
-def first_turn_limit(experiment: Experiment, number: int = 1) -> int | None:
-    """The turn limit of an early iteration, while no result is known; None if the world's own is as short."""
-    return _below_the_worlds(experiment, experiment.made_curriculum.first_at(number).limit)
-
-
-def _below_the_worlds(experiment: Experiment, limit: int) -> int | None:
-    return limit if limit < experiment.made_world.limits.turns else None
+        return run.experiment.first_turn_limit(number)
+    return run.experiment.below_the_worlds(read_health(run.iterations[known - 1].health).horizon.limit)
 
 
 def rollout_call(run: Run, iteration: Iteration, round: int = 0) -> RolloutCall:
@@ -97,11 +87,11 @@ def select_groups(run: Run, iteration: Iteration) -> Reference:
     )
     most = section.options.get("maximum_rounds", MAXIMUM_ROUNDS)
     rounds = [iteration.rollout]
-    selection = select.named(label)(parameters, rollout=iteration.rollout)
+    selection = select(parameters, rollout=iteration.rollout, label=label)
     while read_missing(selection) and len(rounds) < most:
         rounds.append(rollout_call(run, iteration, len(rounds)).make())
-        iteration.made["rollout"] = gather.named(label)(GatherParameters(), rollouts=list(rounds))
-        selection = select.named(label)(parameters, rollout=iteration.rollout)
+        iteration.made["rollout"] = gather(GatherParameters(), rollouts=list(rounds), label=label)
+        selection = select(parameters, rollout=iteration.rollout, label=label)
     return selection
 
 
@@ -126,11 +116,12 @@ def evaluation(
     limit: int | None = None,
 ) -> Reference:
     """Evaluate a policy on a task set; `limit`: a turn limit below the world's own."""
-    return evaluate.named(label)(
+    return evaluate(
         EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, split, limit),
         policy=policy,
         tokenizer=prepared.tokenizer,
         task_set=prepared.task_set(split),
+        label=label,
     )
 
 

@@ -23,12 +23,13 @@ from rich.console import Console
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
 from flows.needs.model_seconds import model_seconds
-from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, recording_store
 from flows.recording.results import all_references, results_folder
-from flows.run_state import Run
+from flows.run_state import Prepared, Run
 from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress
+from flows.runtime.flow_runs import untagged_tasks
 from flows.runtime.work_left import stages_of_sweep
 from flows.workers.left_out import divided, require_none, said_of
 from flows.workers.sharing import shared_runs
@@ -112,6 +113,7 @@ def _changes(candidate: Candidate, values: Mapping[str, object]) -> dict[str, ob
 
 
 @flow(name="sweep", flow_run_name="{experiment.ablation.name}", validate_parameters=False, persist_result=False)
+@untagged_tasks
 def sweep(
     experiment: Experiment, candidates: Sequence[Candidate], processes: int | None = None, quiet: bool = False
 ) -> SweepResult:

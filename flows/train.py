@@ -33,8 +33,8 @@ from flows.learning import (
     update_policy,
     value_rollout,
 )
-from flows.prepare import ON_TEST_TASKS, Prepared
-from flows.run_state import Iteration, Models, Run
+from flows.run_state import ON_TEST_TASKS, Iteration, Models, Prepared, Run
+from flows.runtime.flow_runs import untagged_tasks
 from flows.runtime.sampler import Sampler
 from flows.sampling import (
     evaluate_policy,
@@ -46,13 +46,14 @@ from flows.sampling import (
     turn_limit,
 )
 from tasks.models_in_memory import base_reference
-from tasks.rollout.evaluate import success_of
+from turnwise.data.evaluations import success_of
 from turnwise.experiment import Experiment
 from turnwise.store import default_store
 from turnwise.store.retention import Link, files_to_prune, kept, least_kept
 
 
 @flow(name="train", flow_run_name="{variant} seed {seed}", validate_parameters=False, persist_result=False)
+@untagged_tasks
 def train(
     experiment: Experiment,
     prepared: Prepared,

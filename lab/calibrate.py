@@ -15,12 +15,12 @@ from rich.console import Console
 from flows.prepare import prepare_materials, prepare_policy
 from flows.run_state import Run
 from flows.runtime.display import Display
-from flows.runtime.flow_runs import ready_for_prefect, run_flow
+from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
 from flows.runtime.work_left import stages_of_ablation
 from flows.train import train
 from lab.calibration import MonitoredRun, calibrate
 from lab.calibration_page import FIGURE, Calibration, Cost, data, draw, page
-from tasks.health.health import read_monitors
+from tasks.health.record import read_monitors
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
@@ -42,6 +42,7 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
 
 
 @flow(name="calibration", flow_run_name="calibrate the alarms", validate_parameters=False, persist_result=False)
+@untagged_tasks
 def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule]) -> Calibration:
     """Run the experiments and calibrate: rules are chosen on the first half of the seeds and tried on the second."""
     runs: list[Run] = []

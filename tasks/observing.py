@@ -20,7 +20,7 @@ class StageCall:
     cached: bool
     """Whether the result came from the cache."""
     seconds: float
-    """Wall time of this call, in seconds. The time that computing took is `seconds` in the artifact's clock."""
+    """Wall time of computing it, or of finding it. What computing took when it was made is in the artifact's clock."""
     key: str
     """The cache key of the call."""
 
@@ -29,10 +29,10 @@ class Observer:
     """Base class: notified of every stage that is called inside `observing`. Override the methods of interest."""
 
     def started(self, stage: str, label: str) -> None:
-        """A stage was called; whether it is cached is not known yet."""
+        """A stage begins to compute, once more where it is tried again. An error that is raised here is the stage's."""
 
     def finished(self, call: StageCall) -> None:
-        """A stage has returned its reference. One that raised is not reported."""
+        """A stage has its result, computed or cached. One that raised is not reported."""
 
 
 current_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())

@@ -1,4 +1,6 @@
-"""Prefect's records of what stages returned: one JSON file each, `<home>/results/<stage>/<digest of the cache key>`.
+"""Prefect's records of what stages returned: one reference as JSON each.
+
+    <home>/results/<stage>/<digest of the cache key>
 
 With a shared store (`storage.url`) each is in its place, too, under the same name, and is read from there where it is
 not here.
@@ -55,10 +57,10 @@ def recorded(key: str, store: Store) -> Reference | None:
     return reference
 
 
-def share_record(key: str, store: Store) -> None:
-    """Write a record, which Prefect has written here, to the shared place of the store, if it has one."""
+def share_record(key: str, reference: Reference, store: Store) -> None:
+    """Write a record, as Prefect writes it here, to the shared place of the store, if it has one."""
     if store.place is not None:
-        store.place.write(f"{RESULTS}/{key}", (records_folder() / key).read_bytes())
+        store.place.write(f"{RESULTS}/{key}", reference.model_dump_json().encode())
 
 
 def _read_shared(key: str, store: Store) -> None:
@@ -98,7 +100,7 @@ def _bound(key: str, store: Store) -> Reference | None:
         return None
     try:
         reference = _reference(json.loads(content))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise ArtifactError(f"the record {path} cannot be read ({type(error).__name__}: {error})") from error
     if not store.was_made_under(reference, key.rpartition("/")[2]):
         raise ArtifactError(
@@ -109,10 +111,7 @@ def _bound(key: str, store: Store) -> Reference | None:
 
 
 def _reference(record: dict[str, Any]) -> Reference:
-    """Parse a record. Raises ValueError, TypeError, KeyError or AttributeError where it is not a stage's record."""
-    if (serializer := record["metadata"]["serializer"]["type"]) != "json":
-        raise ValueError(f"a stage's record is JSON, not {serializer}")
-    result = json.loads(record["result"])
-    if result.get("__class__") in ("turnwise.artifacts.Reference", "turnwise.store.manifest.Reference"):
+    """Parse a record. Raises ValueError, TypeError or AttributeError where it is not a stage's record."""
+    if "metadata" in record:
         raise EarlierRecord("the record was written by an earlier version")
-    return Reference.model_validate(result)
+    return Reference.model_validate(record)

@@ -34,19 +34,13 @@ def opened(reference: Reference, needed: Sequence[str] = EVERYTHING) -> Path:
 
 def restore(reference: Reference, files: Sequence[str]) -> None:
     """Make these pruned files of an artifact again, by the stages that made them. Raises as `opened` does."""
-    from tasks.stage import stage_of
+    from tasks.caching import changed_since, recompute
 
     for observer in current_observers.get():
         observer.started(RESTORE, str(reference))
 
     def make() -> None:
-        make_again(
-            default_store(),
-            reference,
-            files,
-            lambda record: stage_of(record).again(record),
-            lambda record: stage_of(record).differs(record),
-        )
+        make_again(default_store(), reference, files, recompute, changed_since)
 
     context = sys.modules.get("prefect.context")
     if context is not None and (context.FlowRunContext.get() or context.TaskRunContext.get()):

@@ -21,6 +21,7 @@ SECONDS_TO_END = 30.0
 THREADS: Mapping[str, str] = {
     "APILogWorkerThread": "Prefect's: it sends logs to the server of the session",
     "AnyIO worker thread": "the pool of Prefect's loops",
+    "ConcurrencySlotAcquisitionWithLeaseServiceThread": "Prefect's: it asks for slots for tasks with tags",
     "EventsWorkerThread": "Prefect's: it sends events there",
     "GlobalEventLoopThread": "Prefect's: the loop of its calls",
     "LastingStatesThread": "ours in place of Prefect's sender of events",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.prepare.materials import DemonstrationParameters, TaskSetParameters, demonstrations, task_set
+from tasks.prepare.materials import DemonstrationParameters, demonstrations, task_set
+from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.config.schema import RetryOptions
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
@@ -96,7 +97,7 @@ def test_the_configuration_is_accepted_and_demonstrations_are_made(
 ) -> None:
     monkeypatch.syspath_prepend(folder)
     experiment = load(ROOT / "params.yaml", [folder / "till.yaml"])
-    made = task_set.function(TaskSetParameters(world=experiment.world, split="train", tasks=6))
+    made = task_set.fn(TaskSetParameters(world=experiment.world, split="train", tasks=6))
     parameters = DemonstrationParameters(
         world=experiment.world,
         agent=experiment.agent,
@@ -105,6 +106,6 @@ def test_the_configuration_is_accepted_and_demonstrations_are_made(
         count=6,
         noise=0.0,
     )
-    played = read_trajectories(default_store().folder(demonstrations.function(parameters, task_set=made)))
+    played = read_trajectories(default_store().folder(demonstrations.fn(parameters, task_set=made)))
     assert len(played) == 6 and all(each.success for each in played)
     assert played[0].turns[0].reply.startswith("<think> ")

@@ -141,6 +141,14 @@ class Experiment(Section):
         """Whether there is a critic, as a head on the policy's trunk."""
         return self.has_critic and self.critic.trunk == "policy"
 
+    def first_turn_limit(self, number: int = 1) -> int | None:
+        """The turn limit of an early iteration, while no result is known; None if the world's own is as short."""
+        return self.below_the_worlds(self.made_curriculum.first_at(number).limit)
+
+    def below_the_worlds(self, limit: int) -> int | None:
+        """A turn limit of training; None if the world's own is as short."""
+        return limit if limit < self.made_world.limits.turns else None
+
     def require_sense(self) -> None:
         """Raise ConfigurationError for sections that contradict each other, or what they name.
 

@@ -17,11 +17,12 @@ from rich.table import Table
 from flows.commands.memory_table import show_memory
 from flows.needs.disk import free_disk, needs_of
 from flows.needs.placement import placement
+from flows.needs.readiness import require_model
 from flows.needs.start import recorded_signals
 from flows.needs.work import PlannedRun, planned_run
-from flows.prepare import require_model, task_set_parameters
 from flows.recording.record import tracking_uri
-from tasks.prepare.materials import draw_task_set
+from flows.run_state import task_set_parameters
+from tasks.prepare.task_sets import draw_task_set
 from turnwise.config.runner import Runner
 from turnwise.config.world_checks import missing_files
 from turnwise.data.task_sets import require_disjoint, task_set_digest

@@ -16,8 +16,8 @@ from rich.table import Table
 
 from flows.roster import replaced_inputs
 from tasks.restoring import opened
-from tasks.rollout.evaluate import success_of
 from turnwise.config.schema import Storage
+from turnwise.data.evaluations import success_of
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.project import home

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flows import roster
 from flows.needs.work import planned_run
-from tasks.observing import Observer, StageCall
+from tasks.observing import Observer
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
@@ -109,7 +109,7 @@ def free_disk() -> int:
 
 
 class DiskGuard(Observer):
-    """Stops an ablation at its first computed stage if the disk has too little room for all of it.
+    """Stops an ablation before its first stage is computed if the disk has too little room for all of it.
 
     Files already in the home may belong to this ablation, and are counted as if they did.
     """
@@ -118,13 +118,13 @@ class DiskGuard(Observer):
         self._needed = needed
         self._checked = False
 
-    def finished(self, call: StageCall) -> None:
-        """Check the disk if this stage was computed.
+    def started(self, stage: str, label: str) -> None:
+        """Check the disk before the first stage that is computed.
 
         Raises:
-            ConfigurationError: this is the first computed stage, and the disk has too little room.
+            ConfigurationError: the disk has too little room.
         """
-        if call.cached or self._checked:
+        if self._checked:
             return
         self._checked = True
         free = free_disk()

@@ -5,12 +5,16 @@ Nothing is imported that takes seconds. What only torch can tell is asked of it 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from flows.needs.fitting import require_memory
-from turnwise.config.model_settings import Compute
+from turnwise.agent.formats import make_format
+from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.device_memory import has_card
-from turnwise.policy.pretrained import asks_hub
+from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
+from turnwise.policy.pretrained import asks_hub, model_directory, pretrained, pretrained_folder
 from turnwise.store.run_environment import platform
 
 BFLOAT16_FLAGS = ("avx512_bf16", "amx_tile")
@@ -40,3 +44,52 @@ def require_precision(compute: Compute) -> None:
             "precision bfloat16 needs a device with instructions for it; this machine's cpu has none, and would be "
             "slower than in float32: set compute.precision to float32"
         )
+
+
+def require_model(experiment: Experiment, *, thoroughly: bool = True, converted: Path | None = None) -> None:
+    """Raise ConfigurationError if `policy.model` is a published model that cannot be used here.
+
+    It is downloaded first where it is on a hub. Without `thoroughly` it is judged by its files alone, without the
+    seconds that importing transformers takes, and a model that is not on this machine is not judged. Of a GGUF only the
+    sizes are, until it is `converted`: the folder that it then is in.
+    """
+    from turnwise.policy.published import require_readable, require_sizes, require_usable
+
+    model, compute = experiment.policy.model, experiment.compute
+    if is_gguf(model):
+        require_sizes(
+            gguf_configuration(model),
+            model,
+            engine=compute.engine,
+            tensor_parallel=compute.tensor_parallel,
+            context_tokens=experiment.agent.context_tokens,
+        )
+        folder = converted
+    elif thoroughly:
+        found = pretrained(experiment.policy)
+        folder = None if found is None else pretrained_folder(found)
+    else:
+        folder = model_directory(model)
+    if folder is None:
+        return
+    require = require_usable if thoroughly else require_readable
+    require(
+        folder,
+        engine=compute.engine,
+        tensor_parallel=compute.tensor_parallel,
+        context_tokens=experiment.agent.context_tokens,
+        chat_template_kwargs=experiment.policy.chat_template_kwargs,
+        functions=make_format(experiment.agent.format, experiment.made_world).functions,
+    )
+
+
+def require_device(compute: Compute) -> None:
+    """Raise ConfigurationError if this machine lacks the device or precision that the learner needs."""
+    plain = (compute.device, compute.precision, compute.compiled) == ("cpu", "float32", False)
+    if plain and compute.moments != "8-bit":
+        return  # every machine supports this, and a fully cached run need not import torch
+    from turnwise.policy.model import require_cards, require_device
+
+    require_device(LearnerParameters(compute=compute).model, compute.device)
+    if compute.device == "cuda":
+        require_cards(compute.cards)

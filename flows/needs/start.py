@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from flows.health import signal_at_start
 from flows.recording.finished import finished_ablation
+from turnwise.credit import estimator_of
+from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.experiment import Experiment
-from turnwise.health.initial_signal import InitialSignal
+from turnwise.health.initial_signal import InitialSignal, initial_signal
 from turnwise.policy.pretrained import asks_hub
+from turnwise.store import Reference
 from turnwise.store.default import nothing_is_stored
 
 
@@ -30,3 +32,16 @@ def recorded_signals(experiment: Experiment) -> dict[InitialSignal, list[str]] |
             if signal is not None:
                 signals.setdefault(signal, []).append(run.variant)
     return signals
+
+
+def signal_at_start(experiment: Experiment, evaluation: Reference) -> InitialSignal | None:
+    """What a variant could learn from at first, by an evaluation of the policy that its reinforcement starts from.
+
+    None where no sampled episode came to its end.
+    """
+    trajectories = read_evaluation(evaluation, SAMPLED)
+    if not trajectories:
+        return None
+    # Rejection-sampling fine-tuning imitates the best of all episodes.
+    compared = experiment.optimization.method == "reinforcement" and estimator_of(experiment.credit.estimator).grouped
+    return initial_signal(trajectories, experiment.rewards, experiment.rollout, grouped=compared)

@@ -49,7 +49,7 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
         optimization.iterations * optimization.epochs * optimization.mini_batches,
         tasks * (1 + evaluation.samples),
         own.has_critic,
-        Counter(stage.stage.name for stage in due),
+        Counter(stage.task for stage in due),
     )
 
 

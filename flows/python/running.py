@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from flows.prepare import Prepared
 from flows.python.ablation_report import AblationReport
 from flows.python.recorded import RecordedRuns, runs
 from flows.recording.finished import finished_ablation
 from flows.recording.publish import AblationResult, publish_finished
 from flows.recording.record import recording_store, tracking_uri
+from flows.run_state import Prepared
 from flows.runtime.flow_runs import ready_for_prefect, ready_to_run, require_machine_and_model, run_flow
 from flows.runtime.process_settings import prepare_process
 from tasks.observing import Observer, StageCall, notify, observing

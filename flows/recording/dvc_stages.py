@@ -30,16 +30,10 @@ from flows.ablation import comparison
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
 from flows.needs.model_seconds import model_seconds
-from flows.prepare import (
-    Prepared,
-    evaluate_baselines,
-    evaluate_warm_start,
-    prepare_materials,
-    prepare_policy,
-)
+from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, recording_store
 from flows.recording.results import DIGESTS_FILE
-from flows.run_state import Run
+from flows.run_state import Prepared, Run
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.work_left import Stages, stages_of_preparation, stages_of_reference_points, stages_of_run

@@ -10,16 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import tasks.stage  # noqa: F401  (recomputes what was pruned)
-from flows.prepare import worked_examples
+from flows.run_state import worked_examples
 from tasks.models_in_memory import whole_policy
-from tasks.prepare.conversion import converted_policy
-from tasks.rollout.evaluate import success_of
 from turnwise.agent.examples import WorkedExample
 from turnwise.agent.formats import make_format
 from turnwise.agent.playing import PlayParameters, instruction_of
 from turnwise.config.agent import Agent
 from turnwise.config.schema import RetryOptions, Rollout, WorldSection
+from turnwise.data.evaluations import success_of
 from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import CONVERSION_FILE, in_words
 from turnwise.policy.pretrained import is_commit
@@ -130,7 +128,7 @@ def _examples(values: Mapping[str, Any]) -> Sequence[WorkedExample]:
 
 def conversion_of(tree: Ancestor) -> dict[str, Any] | None:
     """What is recorded of the GGUF that the first policy of a lineage was dequantised from; None where it was not."""
-    if tree.record is not None and tree.record["stage"] == converted_policy.name:
+    if tree.record is not None and tree.record["stage"] == "converted_policy":
         folder = default_store().folder(tree.reference, [CONVERSION_FILE])
         found: dict[str, Any] = json.loads((folder / CONVERSION_FILE).read_text(encoding="utf-8"))
         return {**found, "precision": in_words(found["precisions"])}

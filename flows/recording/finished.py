@@ -18,10 +18,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from flows.prepare import Prepared, play_parameters
 from flows.recording.record import plugin_modules_of
 from flows.recording.results import parameters_digest
-from flows.run_state import Iteration, Models, Run
+from flows.run_state import Iteration, Models, Prepared, Run, play_parameters
 from tasks.observing import StageCall
 from tasks.playing import playing_reads, world_code
 from turnwise.data.outcomes import EarlyEnd, LeftOut

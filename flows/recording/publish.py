@@ -18,7 +18,7 @@ from flows.recording.results import (
     write_results,
 )
 from flows.workers.left_out import require_none, said_of
-from tasks.report.report import read_report
+from tasks.report.report_file import read_report
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START

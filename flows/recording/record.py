@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Literal, ParamSpec
 
 from flows import roster
-from flows.prepare import Prepared, play_parameters
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
-from flows.run_state import Iteration, Run
-from tasks.credit.credit import read_credit
+from flows.run_state import Iteration, Prepared, Run, play_parameters
+from tasks.credit.advantages import read_credit
 from tasks.playing import playing_code, world_code
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.config.schema import BESIDE_RESULTS
@@ -112,7 +111,7 @@ def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
 
 def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
-    of_iterations = dict.fromkeys(stage.stage.function.__module__ for stage in roster.ROSTER)
+    of_iterations = dict.fromkeys(stage.module for stage in roster.ROSTER)
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
     plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})
     return fingerprint([*MODULES_OF_PREPARATION, *of_iterations, *world_code(experiment), *plugins])

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from tasks.credit.credit import read_credit
+from tasks.credit.advantages import read_credit
 from turnwise.config.schema import RewardSection
 from turnwise.credit import TrajectoryAdvantages
 from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from flows import roster
-from flows.prepare import Prepared
 from flows.recording.record import computing_code
-from flows.run_state import Run
+from flows.run_state import Prepared, Run
 from tasks.playing import tasks_of
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.task_sets import task_set_digest

@@ -7,16 +7,17 @@ running one needs its server, which takes ten to start. What is recorded as a wh
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
-from flows.needs.readiness import require_machine
-from flows.prepare import require_model
+from flows.needs.readiness import require_machine, require_model
 from flows.recording.record import tracking_uri
 from flows.runtime.direct_clients import connect_directly
 from flows.runtime.server import ensure_server, require_server
@@ -41,15 +42,32 @@ def run_flow(flow: Flow[Arguments, Result], *args: Arguments.args, **kwargs: Arg
     from prefect.context import SyncClientContext
 
     given = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
-    # A client of the server that the settings name now. Without settings of its own it would be the one that is open
-    # already, which may have another server.
-    client: AbstractContextManager[object] = nullcontext() if in_flow_run() else SyncClientContext(httpx_settings={})
+    # A client of the server that the settings name now: the one that is open already may have another server. It is
+    # made outside of this context, since one with settings of its own would not be found by Prefect's tasks.
+    client: AbstractContextManager[object]
+    client = nullcontext() if in_flow_run() else contextvars.Context().run(SyncClientContext)
     try:
         with one_project(), client, tags(*tags_of(given)):
             return flow(*args, **kwargs)
     except Exception as error:
         require_server(error)
         raise
+
+
+def untagged_tasks(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function of a flow, whose tasks do not have the tags of the flow run.
+
+    For each set of tags Prefect starts a thread, which asks its server for a slot before each of the tasks.
+    """
+
+    @functools.wraps(function)
+    def untagged(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        from prefect.context import TagsContext
+
+        with TagsContext(current_tags=set()):
+            return function(*args, **kwargs)
+
+    return untagged
 
 
 def in_flow_run() -> bool:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from flows.runtime.child_process import REFUSED, ChildProcess, given_work, saying
+from tasks.caching import cache_key
 from tasks.observing import Observer, StageCall, observing
 from tasks.prefect_records import recorded
 from tasks.rollout.rollout import RolloutParameters, rollout
@@ -50,13 +51,13 @@ class RolloutCall(BaseModel):
 
     def make(self) -> Reference:
         """The rollout, sampled now or found in the store."""
-        return rollout.named(self.label)(
-            self.parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.task_set
+        return rollout(
+            self.parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.task_set, label=self.label
         )
 
     def is_made(self) -> bool:
         """Whether the rollout is in the store."""
-        key = rollout.key(self.parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.task_set)
+        key = cache_key(rollout, self.parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.task_set)
         try:
             return recorded(key, default_store()) is not None
         except ArtifactError:

@@ -14,11 +14,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from flows import roster
-from flows.prepare import ON_TEST_TASKS
-from flows.run_state import Run
-from flows.sampling import first_turn_limit
+from flows.run_state import ON_TEST_TASKS, Run
 from tasks.observing import StageCall
-from tasks.rollout.evaluate import evaluate
 from turnwise.experiment import Experiment
 from turnwise.policy.gguf_sources import is_gguf
 
@@ -54,7 +51,7 @@ def kind_of(stage: str, label: str) -> str:
 
 def expected_seconds(kind: str) -> float:
     """The rough seconds of a call; they weight the stages in the share of the work that is done."""
-    of_iterations = {each.stage.name: each.seconds for each in roster.ROSTER}
+    of_iterations = {each.task: each.seconds for each in roster.ROSTER}
     return of_iterations.get(kind, EXPECTED_SECONDS.get(kind, 1.0))
 
 
@@ -79,8 +76,8 @@ def stages_of_reference_points(experiment: Experiment) -> Counter[str]:
 def stages_of_run(experiment: Experiment, variant: str, tested: bool = True) -> Counter[str]:
     """One variant with one seed: `flows.run`."""
     own = experiment.variant(variant)
-    stages = Counter(stage.stage.name for stage in roster.due_in_run(own))
-    stages["evaluate"] += 1 if first_turn_limit(own) is None else 2
+    stages = Counter(stage.task for stage in roster.due_in_run(own))
+    stages["evaluate"] += 1 if own.first_turn_limit() is None else 2
     stages["initial_critic"] += own.has_critic and own.critic.trunk == "own"
     stages[TEST] += tested
     return stages
@@ -110,10 +107,10 @@ def stages_not_called(run: Run) -> Counter[str]:
     if run.ended is None:
         return Counter()
     left = range(run.ended.iteration + 1, run.ended.planned + 1)
-    last = [stage for stage, _ in roster.made_in(run.iterations[-1]) if stage.stage is evaluate]
+    last = [stage for stage, _ in roster.made_in(run.iterations[-1]) if stage.task == "evaluate"]
     due = roster.due(run.experiment, run.ended.iteration)
-    stages = Counter(stage.stage.name for number in left for stage in roster.due(run.experiment, number))
-    return stages - Counter(stage.stage.name for stage in last if stage not in due)
+    stages = Counter(stage.task for number in left for stage in roster.due(run.experiment, number))
+    return stages - Counter(stage.task for stage in last if stage not in due)
 
 
 class WorkLeft:

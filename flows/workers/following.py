@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from flows.prepare import Prepared
 from flows.recording.record import AblationRecord
-from flows.run_state import Run
+from flows.run_state import Prepared, Run
 from flows.runtime.display import WorkerView
 from flows.workers.orders import RunOrder
 from flows.workers.reports import Began, Ended, Finished, Iterated, Made, Progressed, Report, Started

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from flows.prepare import Prepared
-from flows.run_state import Iteration, Run
+from flows.run_state import Iteration, Prepared, Run
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler
 from flows.train import train

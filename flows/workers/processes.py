@@ -170,7 +170,7 @@ class ProcessWorkers:
         if self._runner is None:
             self._runner = self._open.enter_context(ThreadPoolTaskRunner(max_workers=len(self._places)))
         call = RunCall(followed.order.name, lambda: self._make(followed))
-        with TagsContext(current_tags=set()):  # see `tasks.prefect_task`
+        with TagsContext(current_tags=set()):  # a tag costs a question to the server
             self._futures[followed.order.name] = self._runner.submit(_task(), parameters={"call": call})
 
     def take_back(self, followed: FollowedRun) -> bool:

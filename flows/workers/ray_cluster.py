@@ -97,7 +97,7 @@ class RayWorkers:
             "folder": str(start_folder()),
         }
         with (
-            TagsContext(current_tags=set()),  # see `tasks.prefect_task`
+            TagsContext(current_tags=set()),  # a tag costs a question to the server
             _plain_flow(),
             remote_options(num_cpus=runner.cores, num_gpus=runner.cards, max_retries=LOSSES_OF_A_RUN, **memory),
         ):

@@ -1,7 +1,7 @@
 """What a worker says while it makes a run: one report a line, as JSON.
 
 began        the warm start is evaluated, nothing is trained yet
-started      a stage was called
+started      a stage begins to compute
 progressed   of the stage that is being computed, at most twice a second
 finished     a stage has returned
 iterated     an iteration has ended
@@ -43,7 +43,7 @@ class Began(_Report):
 
 
 class Started(_Report):
-    """A stage was called; whether it is cached is not known yet."""
+    """A stage begins to compute."""
 
     kind: Literal["started"] = "started"
     stage: str
@@ -117,7 +117,7 @@ class Reporter(Observer):
         self._say(report.model_dump_json())
 
     def started(self, stage: str, label: str) -> None:
-        """Say that a stage was called."""
+        """Say that a stage begins."""
         self.send(Started(stage=stage, label=label))
 
     def finished(self, call: StageCall) -> None:

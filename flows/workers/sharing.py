@@ -1,10 +1,10 @@
 """Which run of an ablation is made where: by this process, or by the workers that `compute.runner` names.
 
-This process makes runs too. Once it has computed a first stage, it hands all the runs that it has not begun to
-Prefect's task runner, and goes on with those that no worker has begun: it takes them back, one at a time. If all is
-cached, no worker is started. It alone writes to MLflow and to the terminal, also what workers report, as they report
-it. What a worker could not make, this process makes, from the last stage that was stored. Who made a run changes no
-result.
+This process makes runs too. Once it has computed a stage, it hands all the runs that it has not begun to Prefect's
+task runner, between two stages, and goes on with those that no worker has begun: it takes them back, one at a time. If
+all is cached, no worker is started. It alone writes to MLflow and to the terminal, also what workers report, as they
+report it. What a worker could not make, this process makes, from the last stage that was stored. Who made a run changes
+no result.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from flows.prepare import Prepared
 from flows.recording.record import AblationRecord
-from flows.run_state import Run
+from flows.run_state import Iteration, Prepared, Run
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler, sampling_ahead
@@ -75,18 +74,19 @@ class SharedRuns(Observer):
         make_workers: Callable[[], Workers] | None = None,
         *,
         elsewhere: bool = False,
+        computes: bool = False,
         sampler: Sampler | None = None,
         tested: bool = True,
         on_run: Callable[[Run], None] = lambda run: None,
     ) -> None:
-        """`elsewhere`: the workers make every run, and this process none.
+        """`elsewhere`: the workers make every run, and this process none. `computes`: something was computed already.
 
         `sampler` samples ahead for the runs that this process makes (`rollout.lag`). Without `tested` no test task is
         played. `on_run` is called with each run that is done.
         """
         self._experiment, self._prepared, self._record = experiment, prepared, record
         self._make_workers, self._elsewhere, self._sampler = make_workers, elsewhere, sampler
-        self._tested, self._on_run = tested, on_run
+        self._tested, self._on_run, self._computes = tested, on_run, computes
         self._workers: Workers | None = None
         self._made: dict[RunName, Run | TrainingEnded] = {}
         self._followed: dict[RunName, FollowedRun] = {}
@@ -106,8 +106,12 @@ class SharedRuns(Observer):
         return workers + (self._sampler is not None and self._sampler.seconds > 0)
 
     def finished(self, call: StageCall) -> None:
-        """At the first stage that is computed here, hand the runs that are left to the workers."""
-        if not call.cached and not self._elsewhere and self._workers is None:
+        """Note that something is computed here."""
+        self._computes = self._computes or not call.cached
+
+    def share(self) -> None:
+        """Once something was computed here, hand the runs that are left to the workers."""
+        if self._computes and not self._elsewhere and self._workers is None:
             self._hand_out(self._left)
 
     def outcomes(self) -> dict[RunName, Run | TrainingEnded]:
@@ -118,6 +122,7 @@ class SharedRuns(Observer):
         with observing(self):
             for each in every:
                 self._left.remove(each)
+                self.share()
                 if each not in self._followed or self._taken_back(each):
                     self._make_here(each)
             for each in every:
@@ -178,7 +183,7 @@ class SharedRuns(Observer):
     def _make_here(self, each: RunName) -> None:
         try:
             outcome: Run | TrainingEnded = run_recorded(
-                self._experiment, self._prepared, self._record, *each, self._sampler, self._tested
+                self._experiment, self._prepared, self._record, *each, self._sampler, self._tested, self.share
             )
         except TrainingEnded as error:
             outcome = error
@@ -222,6 +227,7 @@ def shared_runs(
             record,
             make_workers if wanted else None,
             elsewhere=on_ray and wanted,
+            computes=display.computed > 0,
             sampler=sampler,
             tested=tested,
             on_run=lambda run: display.expect_less(stages_not_called(run)),
@@ -240,8 +246,11 @@ def run_recorded(
     seed: int,
     sampler: Sampler | None = None,
     tested: bool = True,
+    between: Callable[[], None] = lambda: None,
 ) -> Run:
     """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too.
+
+    `between` is called before the first iteration and after each of them.
 
     Raises:
         TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
@@ -249,8 +258,17 @@ def run_recorded(
     own = experiment.variant(variant)
     name = f"{variant} seed {seed}"
     record.open(name, variant, seed, own)
+
+    def start(run: Run) -> None:
+        record.start(run)
+        between()
+
+    def iterated(run: Run, iteration: Iteration) -> None:
+        record.iteration(run, iteration)
+        between()
+
     try:
-        run = run_flow(train, own, prepared, variant, seed, record.iteration, sampler, record.start, tested)
+        run = run_flow(train, own, prepared, variant, seed, iterated, sampler, start, tested)
     except TrainingEnded as error:
         record.leave_out(name, error)
         raise

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from prefect import task
 from safetensors.numpy import load_file, save_file
 
 from lab.pretraining.configuration import Copying
 from lab.pretraining.copying import recall, repetition
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.playing import playing_code
 from tasks.prepare.imitation import sequences_to_imitate, texts_to_imitate
-from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.formats import format_class, make_format
 from turnwise.agent.formats.contract import Format
@@ -38,8 +39,11 @@ class BaseTokenizerParameters(Section):
     """The formats whose tags become tokens."""
 
 
-@stage("base_tokenizer")
-def base_tokenizer(parameters: BaseTokenizerParameters, *, demonstrations: dict[str, Reference]) -> Reference:
+@task(name="base_tokenizer", task_run_name="{label}: base_tokenizer", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def base_tokenizer(
+    parameters: BaseTokenizerParameters, *, demonstrations: dict[str, Reference], label: str = "base_tokenizer"
+) -> Reference:
     """Train one byte-level BPE on the demonstrations of all worlds, each world's texts as many as the fewest."""
     texts = {name: sorted(set(texts_to_imitate(each))) for name, each in sorted(demonstrations.items())}
     fewest = min(sum(map(len, each)) for each in texts.values())
@@ -72,8 +76,11 @@ def _code_of_worlds(parameters: CorpusParameters) -> list[str]:
     return sorted({module for play in parameters.play.values() for module in playing_code(play)})
 
 
-@stage("corpus", code=_code_of_worlds)
-def corpus(parameters: CorpusParameters, *, tokenizer: Reference, demonstrations: dict[str, Reference]) -> Reference:
+@task(name="corpus", task_run_name="{label}: corpus", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=_code_of_worlds)
+def corpus(
+    parameters: CorpusParameters, *, tokenizer: Reference, demonstrations: dict[str, Reference], label: str = "corpus"
+) -> Reference:
     """Tokenize all sequences: those of each world, repetitions and recalls; see `read_corpus`.
 
     Of a share of the demonstrations, observations are trained on too: what a world looks like is worth knowing.

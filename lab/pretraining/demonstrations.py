@@ -6,8 +6,10 @@ import re
 from collections.abc import Collection
 from itertools import groupby
 
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.playing import world_code
-from tasks.stage import stage
 from turnwise.agent.playing import the_world
 from turnwise.config.schema import Section, WorldSection
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories
@@ -23,8 +25,11 @@ class FilterParameters(Section):
     world: WorldSection
 
 
-@stage("readable_demonstrations", code=world_code)
-def readable_demonstrations(parameters: FilterParameters, *, demonstrations: Reference) -> Reference:
+@task(name="readable_demonstrations", task_run_name="{label}: readable_demonstrations", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=world_code)
+def readable_demonstrations(
+    parameters: FilterParameters, *, demonstrations: Reference, label: str = "readable_demonstrations"
+) -> Reference:
     """Keep the demonstrations in which no observation and no reply mentions a withheld name of the world.
 
     A training task may show such a name: a search lists other cities than the one asked about. Raises

@@ -17,9 +17,9 @@ from pathlib import Path
 from prefect import flow
 from rich.console import Console
 
-from flows.prepare import play_parameters, task_set_parameters
+from flows.run_state import play_parameters, task_set_parameters
 from flows.runtime.display import Display
-from flows.runtime.flow_runs import ready_for_prefect, run_flow
+from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
 from lab.pretraining.configuration import BaseSize, Pretraining
 from lab.pretraining.corpus import (
     COPYING,
@@ -30,14 +30,8 @@ from lab.pretraining.corpus import (
 )
 from lab.pretraining.demonstrations import FilterParameters, readable_demonstrations
 from lab.pretraining.training import PretrainingParameters, PublicationParameters, base_policy, pretraining
-from tasks.prepare.materials import (
-    DemonstrationParameters,
-    PolicyParameters,
-    TaskSetParameters,
-    demonstrations,
-    initial_policy,
-    task_set,
-)
+from tasks.prepare.materials import DemonstrationParameters, PolicyParameters, demonstrations, initial_policy, task_set
+from tasks.prepare.task_sets import TaskSetParameters
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Policy
@@ -76,6 +70,7 @@ class CardLine:
 
 
 @flow(name="pretraining", flow_run_name="pretraining of {name}", validate_parameters=False, persist_result=False)
+@untagged_tasks
 def pretraining_flow(
     configuration: Pretraining, experiments: Mapping[str, Experiment], name: str, folder: Path, console: Console
 ) -> Reference:
@@ -83,7 +78,7 @@ def pretraining_flow(
     with Display(console, _expected_stages(configuration)).showing():
         text = make_corpus(configuration, experiments)
         trained = train(configuration, name, text)
-        published = base_policy.named(name)(PublicationParameters(), policy=trained, tokenizer=text.tokenizer)
+        published = base_policy(PublicationParameters(), policy=trained, tokenizer=text.tokenizer, label=name)
         lines = [_card_line(name, world, each, published, text.tokenizer) for world, each in experiments.items()]
     _write(configuration, name, published, trained, text, lines, folder / name)
     return published
@@ -123,8 +118,9 @@ def make_corpus(configuration: Pretraining, experiments: Mapping[str, Experiment
     play = {name: play_parameters(each) for name, each in experiments.items()}
     # All task sets first: a world with fewer tasks than asked for is found out before any episode is played.
     tasks = {
-        name: task_set.named(f"{name}: training tasks")(
-            TaskSetParameters(world=experiments[name].world, split="train", tasks=world.tasks)
+        name: task_set(
+            TaskSetParameters(world=experiments[name].world, split="train", tasks=world.tasks),
+            label=f"{name}: training tasks",
         )
         for name, world in sorted(configuration.worlds.items())
     }
@@ -133,9 +129,10 @@ def make_corpus(configuration: Pretraining, experiments: Mapping[str, Experiment
         parameters = DemonstrationParameters(
             **dict(play[name]), seed=configuration.seed, count=world.tasks, noise=world.noise
         )
-        played[name] = readable_demonstrations.named(f"{name}: what may be read")(
+        played[name] = readable_demonstrations(
             FilterParameters(world=experiments[name].world),
-            demonstrations=demonstrations.named(f"{name}: demonstrations")(parameters, task_set=tasks[name]),
+            demonstrations=demonstrations(parameters, task_set=tasks[name], label=f"{name}: demonstrations"),
+            label=f"{name}: what may be read",
         )
     formats = tuple(sorted({each.agent.format for each in play.values()}))
     tokenizer = base_tokenizer(
@@ -159,12 +156,13 @@ def make_corpus(configuration: Pretraining, experiments: Mapping[str, Experiment
 def train(configuration: Pretraining, name: str, text: TrainingText) -> Reference:
     """Train the base policy of this name; each stage of some steps starts from the one before it."""
     size, training = configuration.policies[name], configuration.training
-    policy = initial_policy.named(name)(
+    policy = initial_policy(
         PolicyParameters.of(_from_scratch(configuration, size), None, configuration.context_tokens),
         tokenizer=text.tokenizer,
+        label=name,
     )
     for first in range(1, training.steps + 1, training.steps_per_stage):
-        policy = pretraining.named(f"{name} from step {first}")(
+        policy = pretraining(
             PretrainingParameters(
                 seed=configuration.seed,
                 compute=_compute(training.threads),
@@ -175,6 +173,7 @@ def train(configuration: Pretraining, name: str, text: TrainingText) -> Referenc
             ),
             policy=policy,
             corpus=text.sequences,
+            label=f"{name} from step {first}",
         )
     return policy
 
@@ -208,15 +207,16 @@ def _from_scratch(configuration: Pretraining, size: BaseSize) -> Policy:
 
 def _card_line(name: str, world: str, experiment: Experiment, policy: Reference, tokenizer: Reference) -> CardLine:
     """Evaluate a published base policy on the test tasks of one world."""
-    tasks = task_set.named(f"{world}: test tasks")(task_set_parameters(experiment, "test"))
+    tasks = task_set(task_set_parameters(experiment, "test"), label=f"{world}: test tasks")
     play, primary = play_parameters(experiment), experiment.made_world.primary_metric
-    evaluated = evaluate.named(f"{name} in {world}")(
+    evaluated = evaluate(
         EvaluationParameters.of(play, _compute(1), experiment.evaluation, "test"),
         policy=policy,
         tokenizer=tokenizer,
         task_set=tasks,
+        label=f"{name} in {world}",
     )
-    at_random = baseline.named(f"random in {world}")(
+    at_random = baseline(
         BaselineParameters(
             **dict(play),
             baseline="random",
@@ -225,6 +225,7 @@ def _card_line(name: str, world: str, experiment: Experiment, policy: Reference,
             split="test",
         ),
         task_set=tasks,
+        label=f"random in {world}",
     )
 
     def success(evaluation: Reference, mode: str) -> float:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import shutil
 
 import numpy as np
+from prefect import task
 
 from lab.pretraining.configuration import PretrainingSteps
 from lab.pretraining.corpus import read_corpus
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.models_in_memory import keep_learner, take_learner
-from tasks.stage import stage
 from turnwise import progress, seeding
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import Section
@@ -35,8 +36,11 @@ class PretrainingParameters(Section):
     """1 for the first stage."""
 
 
-@stage("pretraining")
-def pretraining(parameters: PretrainingParameters, *, policy: Reference, corpus: Reference) -> Reference:
+@task(name="pretraining", task_run_name="{label}: pretraining", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def pretraining(
+    parameters: PretrainingParameters, *, policy: Reference, corpus: Reference, label: str = "pretraining"
+) -> Reference:
     """Train all weights for `training.steps_per_stage` steps from `first_step` on; saves the policy and its optimizer.
 
     Each sequence of a batch is drawn from a source of the step's phase by the weights, and within the source with equal
@@ -82,8 +86,11 @@ class PublicationParameters(Section):
     """A published base policy has no parameters: it is what its inputs are."""
 
 
-@stage("base_policy")
-def base_policy(parameters: PublicationParameters, *, policy: Reference, tokenizer: Reference) -> Reference:
+@task(name="base_policy", task_run_name="{label}: base_policy", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def base_policy(
+    parameters: PublicationParameters, *, policy: Reference, tokenizer: Reference, label: str = "base_policy"
+) -> Reference:
     """The policy with its weights rounded to bfloat16, half the size, and its tokenizer, in one folder.
 
     What was trained in float32 is evaluated as published, after rounding.

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from prefect import task
 
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.credit.scores import read_scores
 from tasks.credit.select import read_kept
 from tasks.playing import format_code
 from tasks.rollout.in_memory import trajectories_of
-from tasks.stage import stage
 from turnwise.agent.formats import format_class, thought_tokens
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.config.schema import Credit, RewardSection, Section
@@ -21,9 +22,7 @@ from turnwise.credit import (
     ESTIMATORS,
     Advantages,
     CreditBatch,
-    TrajectoryAdvantages,
     account,
-    credit_files,
     estimator_of,
     rollout_advantages,
 )
@@ -66,7 +65,8 @@ def _plugin_reads(parameters: CreditParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_code(parameters), declared)
 
 
-@stage("credit", code=_plugin_code, reads=_plugin_reads, platform_bound=False)
+@task(name="credit", task_run_name="{label}: credit", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=_plugin_code, reads=_plugin_reads, platform_bound=False)
 def credit(
     parameters: CreditParameters,
     *,
@@ -75,6 +75,7 @@ def credit(
     values: Reference | None = None,
     reference: Reference | None = None,
     tokenizer: Reference | None = None,
+    label: str = "credit",
 ) -> Reference:
     """Compute the advantages of a rollout.
 
@@ -137,13 +138,3 @@ def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, sam
     """Write the credit table and its metrics into a draft, for a rollout of `sampled` trajectories."""
     write_credit(draft.folder, batch, advantages)
     draft.metrics.update(account(batch, advantages.turns, sampled))
-
-
-def read_advantages(reference: Reference) -> Advantages:
-    """The advantages of a rollout's trajectories, as arrays."""
-    return credit_files.read_advantages(default_store().folder(reference))
-
-
-def read_credit(reference: Reference) -> dict[int, TrajectoryAdvantages]:
-    """The advantages of each trajectory that has any, by its index in the rollout: for whoever shows them."""
-    return read_advantages(reference).by_trajectory()

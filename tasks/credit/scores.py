@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from prefect import task
 
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.models_in_memory import consulted_critic, reference_log_probabilities
 from tasks.restoring import opened
-from tasks.stage import stage
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.data import scores as score_files
@@ -24,9 +25,15 @@ class ReferenceParameters(Section):
     micro_batch_tokens: int
 
 
-@stage("reference")
+@task(name="reference", task_run_name="{label}: reference", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
 def reference(
-    parameters: ReferenceParameters, *, policy: Reference, rollout: Reference, adapted: Reference | None = None
+    parameters: ReferenceParameters,
+    *,
+    policy: Reference,
+    rollout: Reference,
+    adapted: Reference | None = None,
+    label: str = "reference",
 ) -> Reference:
     """Log-probabilities of the sampled replies under the reference policy, at the sampling temperature.
 
@@ -55,8 +62,9 @@ class ValuesParameters(Section):
     micro_batch_tokens: int
 
 
-@stage("values")
-def values(parameters: ValuesParameters, *, critic: Reference, rollout: Reference) -> Reference:
+@task(name="values", task_run_name="{label}: values", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def values(parameters: ValuesParameters, *, critic: Reference, rollout: Reference, label: str = "values") -> Reference:
     """The critic's value of the state before each reply token and after the last one.
 
     For a critic on the policy's trunk, `critic` is the policy's artifact.

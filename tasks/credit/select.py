@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.rollout.in_memory import trajectories_of
-from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
 from turnwise.config.schema import SelectionSection as SelectionSection
@@ -40,8 +42,9 @@ def _plugin_reads(parameters: SelectParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_code(parameters))
 
 
-@stage("select", code=_plugin_code, reads=_plugin_reads, platform_bound=False)
-def select(parameters: SelectParameters, *, rollout: Reference) -> Reference:
+@task(name="select", task_run_name="{label}: select", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=_plugin_code, reads=_plugin_reads, platform_bound=False)
+def select(parameters: SelectParameters, *, rollout: Reference, label: str = "select") -> Reference:
     """Choose the groups to keep; saves these, the deviation of every group, and as metrics what was dropped."""
     trajectories = trajectories_of(rollout)
     totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]

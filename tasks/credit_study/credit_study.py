@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.credit_study.score_vectors import read_score_vectors
-from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section
 from turnwise.credit import CreditBatch
 from turnwise.credit.batch import weighted_return
@@ -39,9 +41,15 @@ class StudyParameters(Section):
     """Seed of the resamples from which intervals are computed."""
 
 
-@stage("credit_study", platform_bound=False)
+@task(name="credit_study", task_run_name="{label}: credit_study", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(platform_bound=False)
 def credit_study(
-    parameters: StudyParameters, *, episodes: Reference, replays: Reference, score_vectors: Reference
+    parameters: StudyParameters,
+    *,
+    episodes: Reference,
+    replays: Reference,
+    score_vectors: Reference,
+    label: str = "credit study",
 ) -> Reference:
     """Compare every estimator with the true advantages.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
-from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import episode_seed
@@ -30,9 +32,15 @@ class EpisodesParameters(PlayParameters):
     seed: int
 
 
-@stage("study_episodes", retries=1, code=playing_code, reads=playing_reads)
+@task(name="study_episodes", task_run_name="{label}: study_episodes", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=playing_code, reads=playing_reads)
 def study_episodes(
-    parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
+    parameters: EpisodesParameters,
+    *,
+    policy: Reference,
+    tokenizer: Reference,
+    task_set: Reference,
+    label: str = "credit study",
 ) -> Reference:
     """Sample a group of episodes of each task, as in training."""
     recorded = recorded_by(parameters)
@@ -65,9 +73,15 @@ class ReplaysParameters(PlayParameters):
     """The seed of the episodes, from which their worlds' noise is reproduced."""
 
 
-@stage("replays", retries=1, code=playing_code, reads=playing_reads)
+@task(name="replays", task_run_name="{label}: replays", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=playing_code, reads=playing_reads)
 def replays(
-    parameters: ReplaysParameters, *, policy: Reference, tokenizer: Reference, episodes: Reference
+    parameters: ReplaysParameters,
+    *,
+    policy: Reference,
+    tokenizer: Reference,
+    episodes: Reference,
+    label: str = "credit study",
 ) -> Reference:
     """Sample continuations from the state before every turn; `group` is the number of the state, see `states`."""
     found = states(read_trajectories(default_store().folder(episodes)), parameters.seed)

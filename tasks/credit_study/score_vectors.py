@@ -6,10 +6,11 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from prefect import task
 from safetensors.numpy import load_file, save_file
 
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.models_in_memory import whole_policy
-from tasks.stage import stage
 from turnwise import progress
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
@@ -29,8 +30,11 @@ class VectorsParameters(Section):
     """Seed of the random sketch."""
 
 
-@stage("score_vectors")
-def score_vectors(parameters: VectorsParameters, *, policy: Reference, episodes: Reference) -> Reference:
+@task(name="score_vectors", task_run_name="{label}: score_vectors", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def score_vectors(
+    parameters: VectorsParameters, *, policy: Reference, episodes: Reference, label: str = "credit study"
+) -> Reference:
     """Compute the sketched score vector of every turn of every episode, in order."""
     from turnwise.policy.score_vectors import score_vectors as of_policy
 

@@ -15,39 +15,28 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from prefect import task
 from pydantic import Field
 
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.health.record import HEALTH_FILE, HealthRecord, read_health
 from tasks.models_in_memory import begin_with
 from tasks.playing import frame_of
 from tasks.rollout.in_memory import trajectories_of
-from tasks.stage import stage
 from turnwise.agent.branching import turn_of
 from turnwise.config.monitoring import AlarmRule
 from turnwise.config.schema import CurriculumSection, RewardSection, Section
 from turnwise.credit.batch import weighted_return
 from turnwise.curriculum.plateau import IterationCounts
-from turnwise.curriculum.rules import HorizonState, make_curriculum
+from turnwise.curriculum.rules import make_curriculum
 from turnwise.data.trajectory import Trajectory
 from turnwise.health.added_monitors import measure_added
-from turnwise.health.alarms import AlarmRecord, AlarmState, Change, judge
+from turnwise.health.alarms import AlarmState, Change, judge
 from turnwise.health.guards import in_a_row
 from turnwise.health.monitors import OF_PROBE, Values, compare, measure, remembered
 from turnwise.plugins import MONITOR, plugin_modules
 from turnwise.store import Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
-
-HEALTH_FILE = "health.json"
-
-
-class HealthRecord(Section):
-    """The bookkeeping of a run up to and including one iteration, saved in the artifact `health`."""
-
-    monitors: list[dict[str, float]]
-    """The monitors of the iterations that later ones are compared with, in order, and of this one, the last."""
-    in_a_row: dict[str, int]
-    """By guard, the number of consecutive iterations in which its condition has held."""
-    alarm: AlarmRecord
-    horizon: HorizonState
 
 
 class HealthParameters(Section):
@@ -84,7 +73,8 @@ def _plugin_reads(parameters: HealthParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_code(parameters))
 
 
-@stage("health", code=_plugin_code, reads=_plugin_reads, platform_bound=False)
+@task(name="health", task_run_name="{label}: health", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=_plugin_code, reads=_plugin_reads, platform_bound=False)
 def health(
     parameters: HealthParameters,
     *,
@@ -94,6 +84,7 @@ def health(
     policy: Reference | None,
     probe: Reference | None,
     previous: Reference | None,
+    label: str = "health",
 ) -> Reference:
     """Compute the monitors of an iteration, judge them by the alarm rules, and set the next turn limit.
 
@@ -175,23 +166,15 @@ def _from_the_first_turn(trajectories: Sequence[Trajectory], prompts: int | None
     return [trajectory for trajectory in trajectories if turn_of(trajectory.group, prompts) == 0]
 
 
-def read_health(reference: Reference) -> HealthRecord:
-    """The record that an artifact `health` holds."""
-    return HealthRecord.model_validate_json((default_store().folder(reference) / HEALTH_FILE).read_text())
-
-
-def read_monitors(reference: Reference) -> dict[str, float]:
-    """The monitors of one iteration, from the metrics of its artifact `health`."""
-    metrics = default_store().metrics(reference)
-    return {name.removeprefix("monitor/"): value for name, value in metrics.items() if name.startswith("monitor/")}
-
-
 class ReturnParameters(Section):
     """Returning has no parameters: it depends on its inputs alone."""
 
 
-@stage("return_to", platform_bound=False)
-def return_to(parameters: ReturnParameters, *, policy: Reference, health: Reference) -> Reference:
+@task(name="return_to", task_run_name="{label}: return_to", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(platform_bound=False)
+def return_to(
+    parameters: ReturnParameters, *, policy: Reference, health: Reference, label: str = "return_to"
+) -> Reference:
     """Copy the healthy policy with its optimizer's state into a new artifact that depends on the alarm.
 
     Its metrics say which iteration it sampled (`returned_to`) and how many returns there were (`returns`).

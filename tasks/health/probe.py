@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.models_in_memory import keep_learner, reference_log_probabilities, take_learner
 from tasks.playing import frame_of
 from tasks.rollout.in_memory import trajectories_of
-from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
@@ -33,9 +35,16 @@ class ProbeParameters(Section):
     iteration: int
 
 
-@stage("probe")
+@task(name="probe", task_run_name="{label}: probe", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
 def probe(
-    parameters: ProbeParameters, *, policy: Reference, warm_start: Reference, rollout: Reference, tokenizer: Reference
+    parameters: ProbeParameters,
+    *,
+    policy: Reference,
+    warm_start: Reference,
+    rollout: Reference,
+    tokenizer: Reference,
+    label: str = "probe",
 ) -> Reference:
     """Compute the monitors that need models, as metrics: see `turnwise.health.monitors`.
 

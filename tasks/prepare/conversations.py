@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasks.stage import stage
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from turnwise.config.schema import Section
 from turnwise.data.conversations import Conversation, read_conversations, read_saved_conversations, write_conversations
 from turnwise.errors import ConfigurationError
@@ -18,8 +20,9 @@ class ConversationParameters(Section):
     file: Outside
 
 
-@stage("conversations", platform_bound=False)
-def conversations(parameters: ConversationParameters) -> Reference:
+@task(name="conversations", task_run_name="{label}: conversations", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(platform_bound=False)
+def conversations(parameters: ConversationParameters, *, label: str = "preparation") -> Reference:
     """Check and save the conversations of the file, one per line.
 
     Raises ConfigurationError, with the line and the field where a conversation is not valid.

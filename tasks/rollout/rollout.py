@@ -10,9 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from tasks.restoring import opened
-from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
 from turnwise.agent.branching_rollout import play_branching
@@ -54,9 +56,15 @@ def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, ro
     return [tasks[order[place % len(tasks)]] for place in range(round * count, (round + 1) * count)]
 
 
-@stage("rollout", retries=1, code=playing_code, reads=playing_reads)
+@task(name="rollout", task_run_name="{label}: rollout", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=playing_code, reads=playing_reads)
 def rollout(
-    parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
+    parameters: RolloutParameters,
+    *,
+    policy: Reference,
+    tokenizer: Reference,
+    task_set: Reference,
+    label: str = "rollout",
 ) -> Reference:
     """Sample the trajectories of one iteration, with the behaviour policy's log-probabilities (nats)."""
     tasks = drawn_tasks(
@@ -105,8 +113,9 @@ class GatherParameters(Section):
     """Gathering has no parameters: it depends on its inputs alone."""
 
 
-@stage("gather", platform_bound=False)
-def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Reference:
+@task(name="gather", task_run_name="{label}: gather", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(platform_bound=False)
+def gather(parameters: GatherParameters, *, rollouts: list[Reference], label: str = "gather") -> Reference:
     """Concatenate several rounds into one rollout, with groups renumbered consecutively.
 
     The reasons why episodes were lost stay with the artifacts of the rounds.

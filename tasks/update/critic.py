@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 
-from tasks.credit.credit import read_advantages
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.credit.advantages import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import begin_with, keep_critic, keep_learner, learner_processes, take_critic, take_learner
 from tasks.restoring import opened
-from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection, Section
@@ -39,8 +41,9 @@ class CriticParameters(Section):
         return seeding.derive(self.seed, "critic", self.iteration)
 
 
-@stage("initial_critic")
-def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Reference:
+@task(name="initial_critic", task_run_name="{label}: initial_critic", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def initial_critic(parameters: CriticParameters, *, policy: Reference, label: str = "initial_critic") -> Reference:
     """Make a critic with a trunk of its own and no training: the value of every state is 0."""
     rest_resident_engine()
     folder = opened(policy, MODEL_FILES)
@@ -52,9 +55,16 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Refere
     return draft.reference
 
 
-@stage("learn_values")
+@task(name="learn_values", task_run_name="{label}: learn_values", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
 def learn_values(
-    parameters: CriticParameters, *, critic: Reference, rollout: Reference, credit: Reference, values: Reference
+    parameters: CriticParameters,
+    *,
+    critic: Reference,
+    rollout: Reference,
+    credit: Reference,
+    values: Reference,
+    label: str = "learn_values",
 ) -> Reference:
     """Train the critic on one batch. A batch without a trajectory leaves it unchanged.
 

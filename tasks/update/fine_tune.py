@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 
-from tasks.credit.credit import read_advantages
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.credit.advantages import read_advantages
 from tasks.models_in_memory import keep_learner, take_learner
 from tasks.playing import playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.restoring import opened
-from tasks.stage import stage
 from tasks.update.update import same_policy
 from turnwise import seeding
 from turnwise.agent.playing import PlayParameters
@@ -39,7 +41,8 @@ class FineTuneParameters(PlayParameters):
     iteration: int
 
 
-@stage("fine_tune", code=playing_code, reads=playing_reads)
+@task(name="fine_tune", task_run_name="{label}: fine_tune", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=playing_code, reads=playing_reads)
 def fine_tune(
     parameters: FineTuneParameters,
     *,
@@ -49,6 +52,7 @@ def fine_tune(
     credit: Reference,
     tokenizer: Reference,
     demonstrations: Reference,
+    label: str = "fine_tune",
 ) -> Reference:
     """Take supervised steps from `start`; the result is the next policy with its optimizer's state.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from prefect import task
 
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.credit.credit import save_credit
 from tasks.playing import world_code
 from tasks.rollout.in_memory import trajectories_of
-from tasks.stage import stage
 from turnwise.agent.playing import the_world
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.credit import Advantages, CreditBatch
@@ -26,8 +27,9 @@ class KeepParameters(Section):
     threshold: float
 
 
-@stage("keep", code=world_code, platform_bound=False)
-def keep(parameters: KeepParameters, *, rollout: Reference) -> Reference:
+@task(name="keep", task_run_name="{label}: keep", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(code=world_code, platform_bound=False)
+def keep(parameters: KeepParameters, *, rollout: Reference, label: str = "keep") -> Reference:
     """Credit every trajectory that has a reply to learn from: 1 if selected, else 0.
 
     The metric `kept` counts the selected trajectories.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 
-from tasks.credit.credit import read_advantages
+from prefect import task
+
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.credit.advantages import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import base_reference, begin_with, frozen_policy, keep_learner, take_learner
 from tasks.restoring import opened
-from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.optimization import Optimization
@@ -62,7 +64,8 @@ class UpdateParameters(Section):
         )
 
 
-@stage("update")
+@task(name="update", task_run_name="{label}: update", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
 def update(
     parameters: UpdateParameters,
     *,
@@ -72,6 +75,7 @@ def update(
     reference: Reference | None = None,
     values: Reference | None = None,
     sampler: Reference | None = None,
+    label: str = "update",
 ) -> Reference:
     """Train the policy on one batch; the result is the next policy with its optimizer's state.
 

@@ -11,7 +11,8 @@ from every_rule import WORLDS, experiment
 from project_copy import ROOT, TINY
 from shared_folder import shared_folder
 
-from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.prepare import prepare_materials, prepare_policy
+from flows.run_state import Prepared
 from turnwise.experiment import load
 
 

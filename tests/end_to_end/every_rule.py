@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.run_state import Iteration
+from flows.prepare import prepare_materials, prepare_policy
+from flows.run_state import Iteration, Prepared
 from flows.train import train
 from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from comparison import compared
+from prefect import task
 from rich.console import Console
 
 from flows import roster
@@ -24,7 +25,7 @@ from flows.roster import IterationStage, MachineCost, PlottedMetric
 from flows.run_state import Iteration, Run
 from flows.runtime.work_left import expected_work, stages_of_ablation
 from flows.train import train
-from tasks.stage import stage
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
@@ -48,8 +49,9 @@ class LengthsParameters(Section):
     """Lengths have no parameters."""
 
 
-@stage("lengths", platform_bound=False)
-def lengths(parameters: LengthsParameters, *, rollout: Reference) -> Reference:
+@task(name="lengths", task_run_name="{label}: lengths", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(platform_bound=False)
+def lengths(parameters: LengthsParameters, *, rollout: Reference, label: str = "lengths") -> Reference:
     """The longest reply of a rollout."""
     trajectories = read_trajectories(default_store().folder(rollout))
     with default_store().write("lengths") as draft:
@@ -58,12 +60,13 @@ def lengths(parameters: LengthsParameters, *, rollout: Reference) -> Reference:
 
 
 def measure_lengths(run: Run, iteration: Iteration) -> Reference:
-    return lengths.named(run.label(iteration))(LengthsParameters(), rollout=iteration.rollout)
+    return lengths(LengthsParameters(), rollout=iteration.rollout, label=run.label(iteration))
 
 
 ADDED = IterationStage(
     name="lengths",
-    stage=lengths,
+    task="lengths",
+    module=__name__,
     due=lambda experiment, number: True,
     seconds=3.0,
     groups=("lengths",),

@@ -18,16 +18,16 @@ from project_copy import ROOT, TINY
 
 import turnwise as tw
 from flows.commands.cli import status_of
-from flows.prepare import Prepared
 from flows.python.recorded import runs as recorded_runs
 from flows.recording import dvc_stages, publish
 from flows.recording.publish import AblationResult
+from flows.run_state import Prepared
 from flows.sweep import sweep, sweep_experiment
 from flows.train import train
 from flows.workers.following import FollowedRun
 from flows.workers.reports import Made, Report
 from flows.workers.sharing import SharedRuns
-from tasks.health.health import read_health
+from tasks.health.record import read_health
 from turnwise.config.sweeps import candidates
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load

@@ -16,7 +16,7 @@ from served_policy import asked, require_greedy, served
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from flows.commands import cli
-from flows.prepare import require_model
+from flows.needs.readiness import require_model
 from flows.recording.exported_policy import best_iteration, card_of
 from tasks.playing import frame_of
 from turnwise.data.evaluations import GREEDY, read_evaluation

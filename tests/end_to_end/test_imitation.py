@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from comparison import compared
 
-from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.run_state import Run
+from flows.prepare import prepare_materials, prepare_policy
+from flows.run_state import Prepared, Run
 from flows.train import train
-from tasks.credit.credit import read_credit
+from tasks.credit.advantages import read_credit
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import Experiment, load
@@ -75,7 +75,7 @@ def test_conversations_that_do_not_fit_into_the_context_are_left_out_and_said(
     path.write_text("".join(json.dumps({"messages": messages * times}) + "\n" for times in (1, 60)))
     experiment = tiny(f"data.conversations={path}")
     materials = prepare_materials(experiment)
-    from flows.prepare import play_parameters
+    from flows.run_state import play_parameters
 
     sequences = sequences_to_imitate(play_parameters(experiment), materials.tokenizer, materials.demonstrations)
     assert len(sequences) == 1

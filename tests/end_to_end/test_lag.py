@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from comparison import compared
 
-from flows.prepare import Prepared
-from flows.run_state import Run
+from flows.run_state import Prepared, Run
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
 from tasks.observing import Observer, StageCall, observing

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.prepare import Prepared
-from flows.run_state import Iteration, Run
+from flows.run_state import Iteration, Prepared, Run
 from flows.train import train
 from tasks import models_in_memory
 from tasks.observing import Observer, StageCall, observing

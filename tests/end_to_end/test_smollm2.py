@@ -23,6 +23,7 @@ from transformers import AutoModelForCausalLM
 
 from flows.commands import cli
 from flows.prepare import prepare_materials, prepare_policy
+from tasks.caching import cache_key
 from tasks.prepare.conversion import ConversionParameters, converted_policy
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
@@ -138,7 +139,7 @@ def test_the_word_and_the_file_are_the_same_model(file: Path, prepared: Path) ->
         policy = experiment("bandit", file).policy.model_copy(update={"model": model})
         parameters = ConversionParameters.of(policy)
         assert parameters is not None
-        keys[model] = converted_policy.key(parameters)
+        keys[model] = cache_key(converted_policy, parameters)
     assert keys[WORD] == keys[str(file)]
 
 

@@ -14,7 +14,7 @@ from project_copy import ROOT, TINY
 
 from flows import sweep as of_flows
 from flows.commands.cli import status_of
-from flows.prepare import Prepared
+from flows.run_state import Prepared
 from flows.runtime.display import WorkerView
 from flows.runtime.work_left import kind_of, stages_of_sweep
 from flows.sweep import sweep_experiment, sweep_seeds

@@ -20,15 +20,15 @@ import pytest
 
 from flows.health import signal_at_start
 from flows.needs.start import recorded_signals
-from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.finished import AblationOutcome, keep_finished
 from flows.recording.record import AblationRecord
-from flows.run_state import Iteration, Run
+from flows.run_state import Iteration, Prepared, Run
 from flows.runtime.work_left import stages_not_called
 from flows.train import train
 from flows.workers.sharing import SharedRuns
 from lab.calibrate import show_calibration
-from tasks.health.health import read_health
+from tasks.health.record import read_health
 from tasks.update.update import UpdateParameters
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded

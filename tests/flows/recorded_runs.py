@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, models
 
-from flows.prepare import play_parameters
+from flows.run_state import play_parameters
 from tasks.playing import save_played, tasks_of
-from tasks.prepare.materials import TaskSetParameters, task_set
+from tasks.prepare.materials import task_set
+from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.agent.playing import play_with_script
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.evaluations import SAMPLED
@@ -56,7 +57,7 @@ def record(
     parent = recorder.parent(ablation, ablation, {})
     counts = (8, 6, experiment.data.test_tasks)
     task_sets = {
-        split: task_set.function(TaskSetParameters(world=experiment.world, split=split, tasks=tasks))
+        split: task_set.fn(TaskSetParameters(world=experiment.world, split=split, tasks=tasks))
         for split, tasks in zip(SPLITS, counts, strict=True)
     }
     with default_store().write("tokenizer") as draft:  # scripted baseline policies have no tokens to spell

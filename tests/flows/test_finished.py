@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from flows.prepare import Prepared
 from flows.recording.finished import AblationOutcome, finished_ablation, keep_finished
-from flows.run_state import Iteration, Models, Run
+from flows.run_state import Iteration, Models, Prepared, Run
 from tasks.observing import StageCall
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment, load

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from prefect import flow, runtime
+from prefect import flow, runtime, task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -18,8 +18,8 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun
 from pydantic import BaseModel, ConfigDict
 
-from flows.runtime.flow_runs import in_flow_run, run_flow, tags_of
-from tasks.stage import stage
+from flows.runtime.flow_runs import in_flow_run, run_flow, tags_of, untagged_tasks
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
 from turnwise.store import Reference, default_store
@@ -33,8 +33,9 @@ class Parameters(BaseModel):
     number: int
 
 
-@stage("counted")
-def counted(parameters: Parameters) -> Reference:
+@task(name="counted", task_run_name="{label}: counted", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def counted(parameters: Parameters, *, label: str = "counted") -> Reference:
     """A number, as an artifact."""
     with default_store().write("number") as draft:
         (draft.folder / "number.json").write_text(json.dumps(parameters.number))
@@ -67,6 +68,7 @@ def flow_runs_of(*tags: str) -> list[FlowRun]:
 
 
 @flow(name="run", flow_run_name="{variant} seed {seed}", validate_parameters=False)
+@untagged_tasks
 def run(experiment: Experiment, variant: str, seed: int) -> None:
     """A run of one stage."""
     counted(Parameters(number=10 + seed))

@@ -8,11 +8,10 @@ import pytest
 from recorded_runs import played, tiny, tracking_uri
 
 from flows.health import changed
-from flows.prepare import Prepared, task_set_parameters
 from flows.recording.record import AblationRecord
 from flows.recording.recorded_metrics import metrics_of
 from flows.recording.sources import answer, sources_of
-from flows.run_state import Iteration, Models, Run
+from flows.run_state import Iteration, Models, Prepared, Run, task_set_parameters
 from tasks.prepare.materials import task_set
 from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError
@@ -103,7 +102,7 @@ def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, it
 
 def test_a_run_that_an_alarm_changed_is_recorded_with_the_parameters_that_it_began_with(turnwise_home: Path) -> None:
     configured: Experiment = tiny()
-    task_sets = [task_set.function(task_set_parameters(configured, split)) for split in SPLITS]
+    task_sets = [task_set.fn(task_set_parameters(configured, split)) for split in SPLITS]
     prepared = Prepared(*task_sets, made("demonstrations"), made("tokenizer"), made("policy"))
     tested = played(configured, dict(zip(SPLITS, task_sets, strict=True)), "test", 0.5, "test")
     after = changed(

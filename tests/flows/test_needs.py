@@ -14,14 +14,12 @@ from rich.console import Console
 from flows.commands.plan import show_plan
 from flows.needs import disk
 from flows.needs.disk import DiskGuard, needs_of
-from tasks.observing import StageCall
 from tests.own_view import let_see
 from turnwise.config.model_settings import Adapter
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import count, shapes_in, trained
-from turnwise.store import Reference
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
@@ -104,27 +102,22 @@ def with_free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return lambda free: let_see(monkeypatch, disk, "shutil", disk_usage=lambda path: Usage(10**9, 0, free))
 
 
-def call(cached: bool) -> StageCall:
-    return StageCall("task_set", "task_set", Reference(kind="task_set", digest="0" * 32), cached, 0.0, "task/digest")
-
-
 def test_an_ablation_is_refused_when_the_disk_has_too_little_room(
     turnwise_home: Path, with_free: Callable[[int], None]
 ) -> None:
     with_free(1_000_000)
     guard = DiskGuard(5_000_000)
-    guard.finished(call(cached=True))
     with pytest.raises(ConfigurationError, match=r"5\.0 MB at most; 1\.0 MB are free"):
-        guard.finished(call(cached=False))
+        guard.started("task_set", "preparation")
 
 
 def test_what_is_there_already_needs_no_room(turnwise_home: Path, with_free: Callable[[int], None]) -> None:
     (turnwise_home / "store").mkdir(parents=True)
     (turnwise_home / "store" / "made").write_bytes(bytes(4_500_000))
     with_free(1_000_000)
-    DiskGuard(5_000_000).finished(call(cached=False))
+    DiskGuard(5_000_000).started("task_set", "preparation")
 
 
 def test_an_ablation_that_fits_is_let_go_on(turnwise_home: Path, with_free: Callable[[int], None]) -> None:
     with_free(6_000_000)
-    DiskGuard(5_000_000).finished(call(cached=False))
+    DiskGuard(5_000_000).started("task_set", "preparation")

@@ -14,7 +14,8 @@ from recorded_runs import tiny
 from test_lineage_command import made
 
 from flows.recording.sources import answer
-from tasks.prepare.materials import TaskSetParameters, task_set
+from tasks.prepare.materials import task_set
+from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import write_trajectories
@@ -56,7 +57,7 @@ def runs(turnwise_home: Path) -> list[RecordedRun]:
     experiment = tiny(
         "agent.mode.name=reflect", "agent.mode.attempts=2", "agent.mode.tokens=8", "ablation.variants=[grpo-or]"
     )
-    prepared = {"test_task_set": task_set.function(TaskSetParameters(world=experiment.world, split="test", tasks=8))}
+    prepared = {"test_task_set": task_set.fn(TaskSetParameters(world=experiment.world, split="test", tasks=8))}
     baselines = {
         "random": evaluation([[0, 0], [0, 0]]),
         "oracle": evaluation([[1, 1], [1, 1]]),

@@ -8,8 +8,9 @@ import pytest
 from recorded_runs import tiny
 
 from flows.needs import disk
-from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.dvc_stages import materialise_run
+from flows.run_state import Prepared
 from tasks.observing import Observer, StageCall, observing
 from tests.own_view import let_see
 from turnwise.errors import ConfigurationError

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.prepare import Prepared
-from flows.run_state import Iteration, Models, Run
+from flows.run_state import Iteration, Models, Prepared, Run
 from flows.train import _prune_behind
 from turnwise.config.model_settings import Adapter
 from turnwise.config.schema import Storage

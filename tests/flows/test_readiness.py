@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import turnwise as tw
-from flows.prepare import require_model
+from flows.needs.readiness import require_model
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.architecture import create_policy

@@ -8,8 +8,8 @@ import pytest
 from recorded_runs import tiny, tracking_uri
 from test_lineage_command import made
 
-from flows.prepare import Prepared, task_set_parameters
 from flows.recording.record import AblationRecord
+from flows.run_state import Prepared, task_set_parameters
 from tasks.prepare.materials import task_set
 from turnwise.store import run_environment
 from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
@@ -44,7 +44,7 @@ def test_a_parent_and_its_children_record_no_secret_and_new_files_when_asked_for
     monkeypatch.setattr(run_environment, "uncommitted_diff", lambda *_: DIFF)
     monkeypatch.setattr(run_environment, "code_state", lambda: {"commit": "c0de", "uncommitted": "d1ff"})
     experiment = tiny(f"tracking.new_files={str(new_files).lower()}")
-    task_sets = [task_set.function(task_set_parameters(experiment, split)) for split in SPLITS]
+    task_sets = [task_set.fn(task_set_parameters(experiment, split)) for split in SPLITS]
     record = AblationRecord(experiment, Prepared(*task_sets, made("demonstrations"), made("tokenizer"), made("policy")))
     record.open("grpo-or seed 1", "grpo-or", 1, experiment.variant("grpo-or"))
     for run in (record.tracked.parent, record.tracked.children["grpo-or seed 1"]):

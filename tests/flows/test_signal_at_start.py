@@ -13,10 +13,9 @@ from rich.console import Console
 from flows.commands import plan
 from flows.commands.plan import show_plan
 from flows.health import judge_start
-from flows.prepare import Prepared, task_set_parameters
 from flows.recording.record import AblationRecord
 from flows.recording.results import start_notes
-from flows.run_state import Models, Run
+from flows.run_state import Models, Prepared, Run, task_set_parameters
 from tasks.prepare.materials import task_set
 from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
@@ -39,7 +38,7 @@ def without_rewards(experiment: Experiment) -> Experiment:
 
 @pytest.fixture
 def prepared(turnwise_home: Path) -> Prepared:
-    train, validation, test = (task_set.function(task_set_parameters(tiny(), split)) for split in SPLITS)
+    train, validation, test = (task_set.fn(task_set_parameters(tiny(), split)) for split in SPLITS)
     return Prepared(train, validation, test, made("demonstrations"), made("tokenizer"), made("policy"))
 
 

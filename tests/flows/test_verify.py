@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prefect import task
 from pydantic import BaseModel
 from rich.console import Console
 
 from flows.commands.verify import inspect, print_parts
+from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
 from tasks.prefect_records import records_folder
-from tasks.stage import stage
 from turnwise import progress
 from turnwise.project import home
 from turnwise.store import Reference, default_store
@@ -29,8 +30,9 @@ class Parameters(BaseModel):
     value: float = 1.0
 
 
-@stage("plums")
-def plums(parameters: Parameters) -> Reference:
+@task(name="plums", task_run_name="{label}: plums", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def plums(parameters: Parameters, *, label: str = "plums") -> Reference:
     """A stage."""
     with default_store().write("plum") as draft:
         (draft.folder / "weights.bin").write_bytes(b"\x00" * 5000)
@@ -126,12 +128,12 @@ def cut_lineage(reference: Reference) -> None:
 
 
 def exchange_records(reference: Reference) -> None:
-    one, other = (records_folder() / plums.key(Parameters(value=value)) for value in (1.0, 2.0))
+    one, other = (records_folder() / cache_key(plums, Parameters(value=value)) for value in (1.0, 2.0))
     other.write_bytes(one.read_bytes())
 
 
 def cut_record(reference: Reference) -> None:
-    path = records_folder() / plums.key(Parameters())
+    path = records_folder() / cache_key(plums, Parameters())
     path.write_bytes(path.read_bytes()[:30])
 
 
@@ -191,7 +193,7 @@ def test_what_is_left_over_is_told_and_is_no_damage(reference: Reference) -> Non
     with default_store().write("plum") as draft:
         (draft.folder / "half.txt").write_text("half")
         assert [len(part.left_over) for part in inspect(home())] == [1, 0, 0, 0, 0]
-    key = plums.key(Parameters())
+    key = cache_key(plums, Parameters())
     remove_artifact(reference)
     (records_folder() / key).write_text(
         '{"metadata": {"serializer": {"type": "json"}}, "result": '

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from stage_samples import Small, tiny
 
-from flows.prepare import play_parameters
+from flows.run_state import play_parameters
 from tasks.prepare.materials import (
     DemonstrationParameters,
     PolicyParameters,
-    TaskSetParameters,
     TokenizerParameters,
     demonstrations,
     initial_policy,
     task_set,
     tokenizer,
 )
+from tasks.prepare.task_sets import TaskSetParameters
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.world import SPLITS
 
@@ -31,20 +31,20 @@ def small_home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Small, Path]:
         patch.setenv("TURNWISE_HOME", str(folder))
         chosen = tiny()
         task_sets = {
-            split: task_set.function(TaskSetParameters(world=chosen.world, split=split, tasks=6)) for split in SPLITS
+            split: task_set.fn(TaskSetParameters(world=chosen.world, split=split, tasks=6)) for split in SPLITS
         }
-        shown = demonstrations.function(
+        shown = demonstrations.fn(
             DemonstrationParameters(**dict(play_parameters(chosen)), seed=0, count=12, noise=0.0),
             task_set=task_sets["train"],
         )
-        made = tokenizer.function(
+        made = tokenizer.fn(
             TokenizerParameters(pretrained=None, vocabulary=chosen.policy.vocabulary, format=chosen.agent.format),
             demonstrations=shown,
         )
-        policy = initial_policy.function(
+        policy = initial_policy.fn(
             PolicyParameters.of(chosen.policy, None, chosen.agent.context_tokens), tokenizer=made
         )
-        sampled = rollout.function(
+        sampled = rollout.fn(
             RolloutParameters(
                 **dict(play_parameters(chosen)),
                 compute=chosen.compute,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from flows.prepare import play_parameters
+from flows.run_state import play_parameters
 from turnwise.agent.playing import PlayParameters
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories

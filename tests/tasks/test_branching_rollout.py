@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.prepare import Prepared, play_parameters, prepare_materials, prepare_policy
+from flows.prepare import prepare_materials, prepare_policy
+from flows.run_state import Prepared, play_parameters
 from flows.train import train
 from tasks.observing import Observer, StageCall, observing
 from tasks.rollout.rollout import RolloutParameters, rollout

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.credit.credit import CreditParameters, credit, read_credit
+from tasks.credit.advantages import read_credit
+from tasks.credit.credit import CreditParameters, credit
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.config.schema import Credit, RewardSection, ThoughtCredit
 from turnwise.data.trajectory import Ending, Trajectory, Turn
@@ -43,7 +44,7 @@ def credited(thought: ThoughtCredit) -> list[list[float]]:
         write_trajectories(rollout.folder, trajectories, [])
     with default_store().write("tokenizer") as tokenizer:
         save_tokenizer(TOKENIZER, tokenizer.folder)
-    made: Reference = credit.function(parameters, rollout=rollout.reference, tokenizer=tokenizer.reference)
+    made: Reference = credit.fn(parameters, rollout=rollout.reference, tokenizer=tokenizer.reference)
     rows = [found.tokens for found in read_credit(made).values()]
     assert all(row is not None for row in rows)
     return [list(row or ()) for row in rows]

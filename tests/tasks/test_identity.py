@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.prepare import play_parameters
+from flows.run_state import play_parameters
+from tasks.caching import cache_key, recompute
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.materials import PolicyParameters, TokenizerParameters, initial_policy, tokenizer
 from tasks.rollout.rollout import RolloutParameters, rollout
@@ -55,7 +56,7 @@ def rollout_key(chosen: Experiment, world: WorldSection) -> str:
         iteration=1,
         round=0,
     )
-    return rollout.key(parameters, policy=NOTHING, tokenizer=NOTHING, task_set=NOTHING)
+    return cache_key(rollout, parameters, policy=NOTHING, tokenizer=NOTHING, task_set=NOTHING)
 
 
 def of_new_process(key: Callable[[], str]) -> str:
@@ -87,8 +88,10 @@ def policy_keys(model: Path) -> tuple[str, str]:
     chosen = experiment(f"policy.model={model}", "warm_start.enabled=false")
     found = pretrained(chosen.policy)
     return (
-        tokenizer.key(TokenizerParameters(pretrained=found, vocabulary=1, format="react"), demonstrations=NOTHING),
-        initial_policy.key(PolicyParameters.of(chosen.policy, found, 100), tokenizer=NOTHING),
+        cache_key(
+            tokenizer, TokenizerParameters(pretrained=found, vocabulary=1, format="react"), demonstrations=NOTHING
+        ),
+        cache_key(initial_policy, PolicyParameters.of(chosen.policy, found, 100), tokenizer=NOTHING),
     )
 
 
@@ -109,7 +112,7 @@ def test_weights_from_outside_are_part_of_the_key_and_their_place_is_not(tmp_pat
 
 def test_conversations_are_part_of_the_key_and_their_place_is_not(tmp_path: Path) -> None:
     def key(path: Path) -> str:
-        return conversations.key(ConversationParameters(file=outside_file(path)))
+        return cache_key(conversations, ConversationParameters(file=outside_file(path)))
 
     path = tmp_path / "mine.jsonl"
     path.write_text("{}")
@@ -125,8 +128,8 @@ def test_the_lineage_says_where_outside_things_lay_so_that_the_stage_can_be_done
     path = tmp_path / "mine.jsonl"
     path.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
     parameters = ConversationParameters(file=outside_file(path))
-    made = conversations._compute("0" * 32, conversations._ingredients(parameters), parameters)
+    made = conversations.fn(parameters)
     (record,) = default_store().lineage(made).values()
     assert record["parameters"] == {"file": parameters.file.content}
     assert record["called_with"]["file"]["place"] == str(path)
-    assert conversations.again(record) == made
+    assert recompute(record) == made

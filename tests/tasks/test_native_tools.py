@@ -49,7 +49,7 @@ def test_demonstrations_are_imitated_as_the_template_renders_calls_and_answers(
     small: Small, play: PlayParameters, published: Reference
 ) -> None:
     parameters = DemonstrationParameters(**dict(play), seed=0, count=3, noise=0.3)
-    made = demonstrations.function(parameters, task_set=small.task_sets["train"])
+    made = demonstrations.fn(parameters, task_set=small.task_sets["train"])
     tokenizer = load_tokenizer(default_store().folder(published))
     instruction = instruction_of(play.agent, small.experiment.made_world)
     assert instruction is not None
@@ -66,10 +66,10 @@ def test_demonstrations_are_imitated_as_the_template_renders_calls_and_answers(
 def test_a_policy_is_shown_the_functions_and_is_told_by_the_user_that_its_replies_cannot_be_read(
     small: Small, play: PlayParameters, published: Reference
 ) -> None:
-    policy = initial_policy.function(
+    policy = initial_policy.fn(
         PolicyParameters.of(small.experiment.policy, None, play.agent.context_tokens), tokenizer=published
     )
-    sampled = rollout.function(
+    sampled = rollout.fn(
         RolloutParameters(
             **dict(play),
             compute=small.experiment.compute,

@@ -13,12 +13,11 @@ from corridor_worlds import Corridor
 from pydantic import BaseModel
 
 import tasks
-from tasks.stage import Stage, _stages
+from tasks.caching import Dependencies, declared_dependencies
 from turnwise.config.agent import Agent
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, fingerprint, world_identity
-from turnwise.store.digests import digest_of
 from turnwise.store.outside import Outside
 from turnwise.world import World, world_class
 
@@ -49,7 +48,7 @@ class Reading(Corridor):
         return {"server": VERSIONS["server"]}
 
 
-def of_field(stage: Stage[Any], kind: type) -> list[str]:
+def of_field(stage: Dependencies, kind: type) -> list[str]:
     """The names of the parameters of this kind."""
     model = get_type_hints(stage.function)["parameters"]
     return [name for name, field in model.model_fields.items() if kind in (field.annotation, *_parts(field.annotation))]
@@ -59,8 +58,8 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
     return getattr(annotation, "__args__", ())
 
 
-def declared(kind: type) -> list[Stage[Any]]:
-    ours = [stage for stage in _stages.values() if stage.function.__module__.startswith("tasks.")]
+def declared(kind: type) -> list[Dependencies]:
+    ours = [stage for stage in declared_dependencies().values() if stage.function.__module__.startswith("tasks.")]
     return sorted((stage for stage in ours if of_field(stage, kind)), key=lambda stage: stage.name)
 
 
@@ -71,17 +70,17 @@ WITHOUT_PLUGINS = {"agent": Agent.model_construct(format="search"), "added_rewar
 """Parameters in which stages that play look for plug-ins."""
 
 
-def parameters_of(stage: Stage[Any], **parameters: Any) -> BaseModel:
+def parameters_of(stage: Dependencies, **parameters: Any) -> BaseModel:
     """The parameters of a call; those that nobody looks at here are left out."""
     model: type[BaseModel] = get_type_hints(stage.function)["parameters"]
     plain = {name: value for name, value in WITHOUT_PLUGINS.items() if name in model.model_fields}
     return model.model_construct(**plain, **parameters)
 
 
-def key(stage: Stage[Any], **parameters: Any) -> str:
+def key(stage: Dependencies, **parameters: Any) -> str:
     """The key of a call."""
-    inputs = {name: NOTHING for name in stage.signature.parameters if name != "parameters"}
-    return digest_of(stage._ingredients(parameters_of(stage, **parameters), **inputs))
+    inputs = {name: NOTHING for name in stage.signature.parameters if name not in ("parameters", "label")}
+    return stage.key(parameters_of(stage, **parameters), **inputs)
 
 
 @pytest.fixture
@@ -182,7 +181,7 @@ DOES_NOT: list[Change] = [another_name_of_the_folder, another_spelling, a_relati
 @pytest.mark.parametrize("section", [alone, in_a_mixture])
 @pytest.mark.parametrize("stage", PLAYING, ids=lambda stage: stage.name)
 def test_what_a_world_reads_is_part_of_every_stage_that_plays_it(
-    stage: Stage[Any],
+    stage: Dependencies,
     section: Callable[..., WorldSection],
     change: Change,
     place: Path,
@@ -196,7 +195,7 @@ def test_what_a_world_reads_is_part_of_every_stage_that_plays_it(
 
 
 @pytest.mark.parametrize("stage", OUTSIDE, ids=lambda stage: stage.name)
-def test_content_from_outside_is_part_of_every_stage_that_reads_it(stage: Stage[Any]) -> None:
+def test_content_from_outside_is_part_of_every_stage_that_reads_it(stage: Dependencies) -> None:
     for name in of_field(stage, Outside):
         before = key(stage, **{name: Outside(place="here", content="1")})
         assert key(stage, **{name: Outside(place="there", content="1")}) == before
@@ -216,13 +215,13 @@ def test_stages_of_every_kind_were_looked_at() -> None:
 
 
 @pytest.mark.parametrize("stage", PLAYING, ids=lambda stage: stage.name)
-def test_the_worlds_code_is_part_of_every_stage_that_plays_it(stage: Stage[Any], place: Path) -> None:
+def test_the_worlds_code_is_part_of_every_stage_that_plays_it(stage: Dependencies, place: Path) -> None:
     parameters = parameters_of(stage, world=in_a_mixture(place))
-    assert {"envs.mixture.world", "envs.bandit.world", __name__} <= set(stage._modules(parameters))
+    assert {"envs.mixture.world", "envs.bandit.world", __name__} <= set(stage.modules(parameters))
 
 
 def test_no_stage_depends_on_a_plot_or_a_page() -> None:
-    modules = sorted({stage.function.__module__ for stage in _stages.values()} - {__name__})
+    modules = sorted({stage.function.__module__ for stage in declared_dependencies().values()} - {__name__})
     code = fingerprint._closure(tuple(name for name in modules if name.startswith("tasks.")), frozenset())
     drawn = [source.name for source in code if source.name.endswith(("figures", "_page", "style", "markup"))]
     assert drawn == []

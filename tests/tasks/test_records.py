@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect import task
 from pydantic import BaseModel, ConfigDict
 
+from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
 from tasks.prefect_records import recorded, recorded_keys, records_folder
-from tasks.stage import stage
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, default_store
 
@@ -33,26 +35,29 @@ def write(kind: str, value: float) -> Reference:
     return draft.reference
 
 
-@stage("apples")
-def apples(parameters: Parameters) -> Reference:
+@task(name="apples", task_run_name="{label}: apples", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def apples(parameters: Parameters, *, label: str = "apples") -> Reference:
     """A stage."""
     return write("apple", parameters.value)
 
 
-@stage("apples_too")
-def apples_too(parameters: Parameters) -> Reference:
+@task(name="apples_too", task_run_name="{label}: apples_too", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def apples_too(parameters: Parameters, *, label: str = "apples_too") -> Reference:
     """Another stage, which returns the same kind."""
     return write("apple", parameters.value * 10)
 
 
-@stage("pears")
-def pears(parameters: Parameters) -> Reference:
+@task(name="pears", task_run_name="{label}: pears", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def pears(parameters: Parameters, *, label: str = "pears") -> Reference:
     """Another stage, which returns another kind."""
     return write("pear", parameters.value)
 
 
 def record_of(called: Any, value: float = 1.0) -> Path:
-    return records_folder() / called.key(Parameters(value=value))
+    return records_folder() / cache_key(called, Parameters(value=value))
 
 
 @pytest.mark.parametrize(
@@ -84,28 +89,21 @@ def test_one_content_made_in_two_ways_may_have_either_record() -> None:
     assert apples(Parameters(value=10)) == same and computed == []
 
 
-def altered(content: bytes, how: str) -> bytes:
-    record = json.loads(content)
-    if how == "pickle":
-        record["metadata"]["serializer"]["type"] = "pickle"
-    elif how == "another class":
-        data = json.loads(record["result"])
-        record["result"] = json.dumps({"__class__": "subprocess.Popen", "data": data})
-    elif how == "no reference":
-        record["result"] = "3"
-    elif how == "no digest":
-        record["result"] = record["result"].replace('"digest"', '"name"')
-    elif how == "a list":
-        return b"[]"
-    return json.dumps(record).encode()
+ALTERED = {
+    "pickle": lambda record: pickle.dumps(record),
+    "another class": lambda record: json.dumps({"__class__": "subprocess.Popen", "data": record}).encode(),
+    "no reference": lambda record: b"3",
+    "no digest": lambda record: json.dumps({"kind": record["kind"], "name": record["digest"]}).encode(),
+    "a list": lambda record: b"[]",
+}
 
 
-@pytest.mark.parametrize("how", ["pickle", "another class", "no reference", "no digest", "a list"])
+@pytest.mark.parametrize("how", ALTERED)
 def test_a_record_that_no_stage_writes_is_neither_decoded_nor_used(how: str, caplog: pytest.LogCaptureFixture) -> None:
     expected = apples(Parameters())
-    record_of(apples).write_bytes(altered(record_of(apples).read_bytes(), how))
+    record_of(apples).write_bytes(ALTERED[how](json.loads(record_of(apples).read_bytes())))
     with pytest.raises(ArtifactError, match="cannot be read"):
-        recorded(apples.key(Parameters()), default_store())
+        recorded(cache_key(apples, Parameters()), default_store())
     computed.clear()
     with caplog.at_level(logging.WARNING):
         assert apples(Parameters()) == expected
@@ -115,8 +113,8 @@ def test_a_record_that_no_stage_writes_is_neither_decoded_nor_used(how: str, cap
 
 def test_what_is_recorded_is_found_by_its_key() -> None:
     assert list(recorded_keys()) == []
-    assert recorded(apples.key(Parameters()), default_store()) is None
+    assert recorded(cache_key(apples, Parameters()), default_store()) is None
     references = [called(Parameters()) for called in (pears, apples)]
     keys = list(recorded_keys())
-    assert keys == [apples.key(Parameters()), pears.key(Parameters())]
+    assert keys == [cache_key(apples, Parameters()), cache_key(pears, Parameters())]
     assert [recorded(key, default_store()) for key in reversed(keys)] == references

@@ -39,7 +39,7 @@ def test_whoever_computes_on_the_card_lets_the_engine_rest_first(small: Small, m
     parameters = LearnerParameters(compute=compute)
     sequences, _ = read_arrays(default_store().folder(small.rollout)).segments(every_reply=True)
     section = small.experiment.critic.changed(trunk="own")
-    critic = initial_critic.function(
+    critic = initial_critic.fn(
         CriticParameters(learner=parameters, critic=section, seed=1, iteration=0), policy=small.policy
     )
     calls: list[Callable[[], object]] = [

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prefect import task
 from pydantic import BaseModel, ConfigDict
 
+from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
 from tasks.prefect_records import records_folder
-from tasks.stage import stage
 from tests.store.conftest import SECRET, s3, s3_of_session, url  # noqa: F401  (fixtures)
 from tests.store.s3_server import S3Server, failing
 from turnwise.errors import StoreUnreachable
@@ -29,8 +30,9 @@ class Parameters(BaseModel):
     value: float = 1.0
 
 
-@stage("quinces")
-def quinces(parameters: Parameters, *, before: Reference | None = None) -> Reference:
+@task(name="quinces", task_run_name="{label}: quinces", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def quinces(parameters: Parameters, *, before: Reference | None = None, label: str = "quinces") -> Reference:
     """A stage."""
     computed.append(parameters.value)
     if before is not None:
@@ -66,10 +68,10 @@ def test_what_one_machine_has_computed_another_finds(monkeypatch: pytest.MonkeyP
 
 
 def test_the_place_of_the_store_is_no_part_of_the_key(tmp_path: Path) -> None:
-    here = quinces.key(Parameters())
+    here = cache_key(quinces, Parameters())
     use_storage(str(tmp_path), 1.0)
     try:
-        assert quinces.key(Parameters()) == here
+        assert cache_key(quinces, Parameters()) == here
     finally:
         use_storage("", None)
 
@@ -94,6 +96,6 @@ def test_a_server_that_stays_away_stops_the_stage_and_a_restart_goes_on(
     with pytest.raises(StoreUnreachable, match="give the same command again"):
         quinces(Parameters(value=5.0), before=first)
     s3.trouble = lambda request: None
-    assert not (records_folder() / quinces.key(Parameters(value=5.0), before=first)).exists()
+    assert not (records_folder() / cache_key(quinces, Parameters(value=5.0), before=first)).exists()
     quinces(Parameters(value=5.0), before=first)
     assert quinces(Parameters(value=4.0)) == first and computed.count(4.0) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import logging
 import os
@@ -16,16 +17,15 @@ from typing import Any
 
 import pytest
 from number_samples import Parameters, write_number
-from prefect import flow
+from prefect import flow, task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.context import FlowRunContext
-from prefect.results import ResultRecord
 from pydantic import BaseModel
 from safetensors import SafetensorError
 
+from tasks.caching import BY_CONTENT_OPTIONS, cache_key, dependencies_of, depends_on
 from tasks.observing import Observer, StageCall, observing
-from tasks.stage import stage
 from turnwise.errors import ArtifactError, ConfigurationError, DiskFull, WorldLost
 from turnwise.project import home
 from turnwise.store import Reference, default_store
@@ -36,16 +36,23 @@ pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 threads: list[int] = []
 
 
-@stage("start")
-def start(parameters: Parameters) -> Reference:
+@task(name="start", task_run_name="{label}: start", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def start(parameters: Parameters, *, label: str = "start") -> Reference:
     """A stage without inputs."""
     threads.append(threading.get_ident())
     return write_number(parameters.factor)
 
 
-@stage("multiply")
+@task(name="multiply", task_run_name="{label}: multiply", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
 def multiply(
-    parameters: Parameters, *, number: Reference, more: list[Reference] | None = None, by: Any = None
+    parameters: Parameters,
+    *,
+    number: Reference,
+    more: list[Reference] | None = None,
+    by: Any = None,
+    label: str = "multiply",
 ) -> Reference:
     """A stage with inputs of every shape."""
     total = default_store().metrics(number)["value"]
@@ -57,8 +64,9 @@ def multiply(
 failures: list[Exception] = []
 
 
-@stage("fragile", retries=2, retry_delay_seconds=0)
-def fragile(parameters: Parameters) -> Reference:
+@task(name="fragile", task_run_name="{label}: fragile", retries=2, **{**BY_CONTENT_OPTIONS, "retry_delay_seconds": 0})
+@depends_on()
+def fragile(parameters: Parameters, *, label: str = "fragile") -> Reference:
     """Raises what is in `failures`, one after another."""
     if failures:
         raise failures.pop(0)
@@ -87,11 +95,11 @@ def was_cached(call: Any, *arguments: Any, **inputs: Any) -> bool:
 def test_the_same_call_is_computed_once_and_then_found() -> None:
     recorder = Recorder()
     with observing(recorder):
-        first = start.named("seed 1 {iteration}")(Parameters())
-        second = start.named("another label")(Parameters())
+        first = start(Parameters(), label="seed 1 {iteration}")
+        second = start(Parameters(), label="another label")
     start(Parameters())
     assert first == second
-    assert recorder.begun == [("start", "seed 1 {iteration}"), ("start", "another label")]
+    assert recorder.begun == [("start", "seed 1 {iteration}")], "what is found does not begin"
     assert [(call.stage, call.label, call.reference, call.cached) for call in recorder.calls] == [
         ("start", "seed 1 {iteration}", first, False),
         ("start", "another label", first, True),
@@ -132,15 +140,18 @@ def test_the_lineage_says_how_the_result_came_about() -> None:
     assert way["inputs"] == {"number": str(three), "more": None, "by": None}
     assert way["platform"]["packages"]["torch"]
     assert {"code", "commit", "uncommitted"} <= set(way)
-    assert multiply.key(Parameters(factor=7), number=three) == f"multiply/{next(iter(default_store().lineage(result)))}"
+    assert (
+        cache_key(multiply, Parameters(factor=7), number=three)
+        == f"multiply/{next(iter(default_store().lineage(result)))}"
+    )
 
 
 def test_a_deleted_artifact_is_computed_again_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     reference = start(Parameters())
     shutil.rmtree(default_store().folder(reference))
     with caplog.at_level(logging.WARNING):
-        assert not was_cached(start.named("seed 1"), Parameters())
-    assert [record.message for record in caplog.records if "seed 1 was computed before" in record.message]
+        assert not was_cached(start, Parameters(), label="seed 1")
+    assert [record.message for record in caplog.records if "seed 1: start was computed before" in record.message]
     assert default_store().holds(reference)
     assert was_cached(start, Parameters())
 
@@ -157,7 +168,7 @@ def test_a_damaged_artifact_is_computed_again_with_a_warning(caplog: pytest.LogC
 
 def test_a_record_cut_off_by_a_kill_is_computed_again_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     start(Parameters())
-    record = home() / "results" / start.key(Parameters())
+    record = home() / "results" / cache_key(start, Parameters())
     record.write_bytes(record.read_bytes()[:50])
     with caplog.at_level(logging.WARNING):
         assert not was_cached(start, Parameters())
@@ -177,7 +188,7 @@ def test_two_homes_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "other"))
     assert not was_cached(start, Parameters())
     assert was_cached(start, Parameters())
-    assert (tmp_path / "other" / "results" / start.key(Parameters())).is_file()
+    assert (tmp_path / "other" / "results" / cache_key(start, Parameters())).is_file()
 
 
 def test_failures_of_the_infrastructure_are_tried_again() -> None:
@@ -214,8 +225,14 @@ def test_a_full_disk_is_tried_again_and_then_told_in_one_sentence(full: Exceptio
 def test_every_stage_is_tried_again_once_unless_it_says_otherwise() -> None:
     failures[:] = [ConnectionResetError("gone")]
 
-    @stage("once_more", retry_delay_seconds=0)
-    def once_more(parameters: Parameters) -> Reference:
+    @task(
+        name="once_more",
+        task_run_name="{label}: once_more",
+        retries=1,
+        **{**BY_CONTENT_OPTIONS, "retry_delay_seconds": 0},
+    )
+    @depends_on()
+    def once_more(parameters: Parameters, *, label: str = "once_more") -> Reference:
         if failures:
             raise failures.pop(0)
         return write_number(parameters.factor)
@@ -227,8 +244,8 @@ def test_runs_in_the_callers_thread_and_under_its_label_in_prefect() -> None:
     @flow(name="labels")
     def two_runs() -> str:
         threads[:] = []
-        start.named("grpo-or seed 1 iteration 7")(Parameters())
-        start.named("grpo-mr seed 1 iteration 7")(Parameters())
+        start(Parameters(), label="grpo-or seed 1 iteration 7")
+        start(Parameters(), label="grpo-mr seed 1 iteration 7")
         context = FlowRunContext.get()
         assert context is not None and context.flow_run is not None
         return str(context.flow_run.id)
@@ -255,27 +272,26 @@ def wait_for_task_runs(flow_run: str, number: int) -> list[tuple[str, str | None
     return runs
 
 
-def test_the_record_is_plain_json_that_names_no_class() -> None:
+def test_the_record_is_the_reference_as_json_which_names_no_class() -> None:
     reference = start(Parameters())
-    content = (home() / "results" / start.key(Parameters())).read_bytes()
-    assert "turnwise.store" not in content.decode() and "__class__" not in content.decode()
-    assert json.loads(json.loads(content)["result"]) == reference.model_dump()
-    record: ResultRecord[dict[str, str]] = ResultRecord.deserialize(content)
-    assert record.result == reference.model_dump()
+    content = (home() / "results" / cache_key(start, Parameters())).read_bytes()
+    assert json.loads(content) == reference.model_dump()
 
 
 def test_what_is_no_stage_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="`parameters`"):
 
-        @stage("wrong")
-        def wrong(settings: Parameters) -> Reference:
+        @task(name="wrong", task_run_name="{label}: wrong", retries=1, **BY_CONTENT_OPTIONS)
+        @depends_on()
+        def wrong(settings: Parameters, *, label: str = "wrong") -> Reference:
             raise AssertionError
 
     with pytest.raises(TypeError, match=r"multiply's input by .* holds a int"):
         multiply(Parameters(), number=start(Parameters()), by=3)
 
-    @stage("nothing")
-    def nothing(parameters: Parameters) -> Reference:
+    @task(name="nothing", task_run_name="{label}: nothing", retries=1, **BY_CONTENT_OPTIONS)
+    @depends_on()
+    def nothing(parameters: Parameters, *, label: str = "nothing") -> Reference:
         return None  # type: ignore[return-value]
 
     with pytest.raises(TypeError, match="nothing returned NoneType"):
@@ -283,13 +299,16 @@ def test_what_is_no_stage_is_refused() -> None:
 
 
 def test_a_second_stage_of_the_same_name_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(ConfigurationError, match=r"second declares the stage 'start', which .*test_stage\.start decl"):
+    before = cache_key(start, Parameters())
 
-        @stage("start")
-        def second(parameters: Parameters) -> Reference:
-            raise AssertionError
+    def another(parameters: Parameters) -> Reference:
+        raise AssertionError
 
-    assert stage("start")(start.function).key(Parameters()) == start.key(Parameters())  # its module was loaded again
+    another.__name__ = "start"
+    with pytest.raises(ConfigurationError, match=r"another declares the stage 'start', which .*test_stage\.start decl"):
+        depends_on()(another)
+    depends_on()(inspect.unwrap(start.fn))  # its module was loaded again
+    assert cache_key(start, Parameters()) == before
 
 
 def test_the_code_of_a_world_named_in_the_parameters_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,16 +319,18 @@ def test_the_code_of_a_world_named_in_the_parameters_counts(tmp_path: Path, monk
     class WorldParameters(BaseModel):
         module: str
 
-    @stage("visit", code=lambda parameters: [parameters.module])
-    def visit(parameters: WorldParameters) -> Reference:
+    @task(name="visit", task_run_name="{label}: visit", retries=1, **BY_CONTENT_OPTIONS)
+    @depends_on(code=lambda parameters: [parameters.module])
+    def visit(parameters: WorldParameters, *, label: str = "visit") -> Reference:
         return write_number(1)
 
-    @stage("stay")
-    def stay(parameters: WorldParameters) -> Reference:
+    @task(name="stay", task_run_name="{label}: stay", retries=1, **BY_CONTENT_OPTIONS)
+    @depends_on()
+    def stay(parameters: WorldParameters, *, label: str = "stay") -> Reference:
         return write_number(1)
 
     def code(key_of: Any, module: str) -> str:
-        return str(key_of._ingredients(WorldParameters(module=module))["code"])
+        return str(dependencies_of(key_of).ingredients(WorldParameters(module=module))["code"])
 
     assert code(visit, "one_world") != code(visit, "another_world")
     assert code(stay, "one_world") == code(stay, "another_world")
@@ -331,13 +352,15 @@ leave(0)
 """
 
 OUR_STAGE = """
+from prefect import task
 from pydantic import BaseModel
-from tasks.stage import stage
+from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from turnwise.store import Reference, default_store
 from our_helper import value
 class Parameters(BaseModel):
     scale: int = 1
-@stage("number")
+@task(name="number", **BY_CONTENT_OPTIONS)
+@depends_on()
 def number(parameters: Parameters) -> Reference:
     with default_store().write("number") as draft:
         draft.metrics["value"] = value()

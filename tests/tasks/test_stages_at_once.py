@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from number_samples import Parameters, write_number
+from prefect import task
 
-from tasks.stage import stage
+from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
 from turnwise.store import Reference
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
@@ -17,8 +18,9 @@ pytestmark = pytest.mark.usefixtures("turnwise_home")
 made: list[int] = []
 
 
-@stage("shared")
-def shared(parameters: Parameters) -> Reference:
+@task(name="shared", task_run_name="{label}: shared", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on()
+def shared(parameters: Parameters, *, label: str = "shared") -> Reference:
     """Takes long enough for others to ask for the same."""
     made.append(threading.get_ident())
     time.sleep(0.2)
@@ -28,7 +30,7 @@ def shared(parameters: Parameters) -> Reference:
 @pytest.mark.usefixtures("prefect_server")
 def test_what_twenty_ask_for_at_once_is_computed_once() -> None:
     made.clear()
-    shared.key(Parameters())  # reads the sources, which threads of one process would do at once
+    cache_key(shared, Parameters())  # reads the sources, which threads of one process would do at once
     with ThreadPoolExecutor(20) as pool:
         found = list(pool.map(lambda _: shared(Parameters()), range(20)))
     assert len(made) == 1

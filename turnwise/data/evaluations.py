@@ -13,3 +13,8 @@ def read_evaluation(reference: Reference, mode: str) -> list[Trajectory]:
     """The trajectories of an evaluation's `greedy` or `sampled` episodes; empty where it has none of that mode."""
     folder = default_store().folder(reference) / mode
     return read_trajectories(folder) if folder.is_dir() else []
+
+
+def success_of(evaluation: Reference) -> float:
+    """The mean success of an evaluation's sampled episodes."""
+    return default_store().metrics(evaluation)[f"{SAMPLED}/success"]

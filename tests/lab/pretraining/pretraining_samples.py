@@ -28,7 +28,7 @@ def small_corpus(small: Small, **changes: object) -> Reference:
         "play": {"lake": small.play},
         **changes,
     }
-    return corpus.function(
+    return corpus.fn(
         CorpusParameters.model_validate(values),
         tokenizer=small.tokenizer,
         demonstrations={"lake": small.demonstrations},

@@ -12,7 +12,7 @@ from turnwise.store import Reference, default_store
 
 
 def published(small: Small) -> Reference:
-    return base_policy.function(PublicationParameters(), policy=small.policy, tokenizer=small.tokenizer)
+    return base_policy.fn(PublicationParameters(), policy=small.policy, tokenizer=small.tokenizer)
 
 
 def test_its_weights_are_the_policys_rounded_to_bfloat16(small: Small) -> None:

@@ -11,7 +11,7 @@ from turnwise.store import Reference, default_store
 
 
 def trained(small: Small, *formats: str) -> Reference:
-    return base_tokenizer.function(
+    return base_tokenizer.fn(
         BaseTokenizerParameters(vocabulary=300, formats=formats),
         demonstrations={"lake": small.demonstrations, "another": small.demonstrations},
     )

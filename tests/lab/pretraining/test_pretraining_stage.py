@@ -23,7 +23,7 @@ def steps(small: Small, policy: Reference, corpus: Reference, first: int, count:
         micro_batch_tokens=512,
         threads=1,
     )
-    return pretraining.function(
+    return pretraining.fn(
         PretrainingParameters(
             seed=0,
             compute=small.experiment.compute,

@@ -5,20 +5,19 @@ from __future__ import annotations
 import pytest
 from stage_samples import Small, tiny
 
-from flows.prepare import play_parameters
+from flows.run_state import play_parameters
 from lab.pretraining.demonstrations import FilterParameters, WithheldNames, readable_demonstrations
 from tasks.prepare.imitation import texts_to_imitate
-from tasks.prepare.materials import DemonstrationParameters, TaskSetParameters, demonstrations, task_set
+from tasks.prepare.materials import DemonstrationParameters, demonstrations, task_set
+from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.config.schema import WorldSection
 from turnwise.store import Reference, default_store
 
 
 def played(world: WorldSection, count: int, noise: float) -> Reference:
     play = play_parameters(tiny()).model_copy(update={"world": world})
-    tasks = task_set.function(TaskSetParameters(world=world, split="train", tasks=count))
-    return demonstrations.function(
-        DemonstrationParameters(**dict(play), seed=0, count=count, noise=noise), task_set=tasks
-    )
+    tasks = task_set.fn(TaskSetParameters(world=world, split="train", tasks=count))
+    return demonstrations.fn(DemonstrationParameters(**dict(play), seed=0, count=count, noise=noise), task_set=tasks)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ def test_no_kept_demonstration_mentions_a_name_that_only_other_splits_are_about(
 
     world = WorldSection(name=name, parameters=parameters)
     before = played(world, 60, 0.5)
-    kept = readable_demonstrations.function(FilterParameters(world=world), demonstrations=before)
+    kept = readable_demonstrations.fn(FilterParameters(world=world), demonstrations=before)
     withheld = WithheldNames(make_world(name, parameters).withheld_names())
     assert any(map(withheld.found_in, texts_to_imitate(before)))
     assert not any(map(withheld.found_in, texts_to_imitate(kept)))
@@ -45,7 +44,7 @@ def test_no_kept_demonstration_mentions_a_name_that_only_other_splits_are_about(
 
 
 def test_a_world_that_withholds_no_name_keeps_all(small: Small) -> None:
-    kept = readable_demonstrations.function(
+    kept = readable_demonstrations.fn(
         FilterParameters(world=small.experiment.world), demonstrations=small.demonstrations
     )
     assert texts_to_imitate(kept) == texts_to_imitate(small.demonstrations)

@@ -34,7 +34,7 @@ def credited(estimator: str = "rloo", options: dict[str, Any] | None = None, **i
     parameters = CreditParameters(
         rewards=REWARDS, credit=Credit(estimator=estimator, options=options or {}), reference=None
     )
-    return credit.function(parameters, **{"rollout": saved(EPISODES), **inputs})
+    return credit.fn(parameters, **{"rollout": saved(EPISODES), **inputs})
 
 
 def column(reference: Reference, name: str) -> list[Any]:
@@ -78,7 +78,7 @@ def test_the_metrics_count_what_is_trained_on_and_what_is_left_out() -> None:
 
 def test_groups_that_were_not_selected_have_no_row() -> None:
     section = SelectionSection(rule="uncertainty", options={"share": 0.34})
-    selection = select.function(
+    selection = select.fn(
         SelectParameters(rewards=REWARDS, selection=section, wanted=3, seed=1, iteration=1), rollout=saved(EPISODES)
     )
     reference = credited(selection=selection)

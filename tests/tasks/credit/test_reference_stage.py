@@ -31,7 +31,7 @@ def scored(
     parameters = ReferenceParameters(
         learner=LearnerParameters(compute=small.experiment.compute), temperature=temperature, micro_batch_tokens=1024
     )
-    made = reference.function(parameters, policy=policy or small.policy, rollout=rollout or small.rollout)
+    made = reference.fn(parameters, policy=policy or small.policy, rollout=rollout or small.rollout)
     return rows(made, SCORES_FILE)
 
 
@@ -66,15 +66,15 @@ def test_the_temperature_is_that_of_the_distribution(small: Small) -> None:
 
 def test_with_an_adapter_the_policy_in_training_scores_as_the_one_that_it_began_with(small: Small) -> None:
     adapter = Adapter(rank=2, alpha=4)
-    credited = credit.function(CREDIT, rollout=rewarded(small.rollout, lambda episode: float(episode.replica)))
+    credited = credit.fn(CREDIT, rollout=rewarded(small.rollout, lambda episode: float(episode.replica)))
     section = small.experiment.optimization.model_copy(update={"learning_rate": 0.1, "adapter": adapter})
     training = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1)
-    trained = update.function(training, policy=small.policy, rollout=small.rollout, credit=credited)
+    trained = update.fn(training, policy=small.policy, rollout=small.rollout, credit=credited)
     parameters = ReferenceParameters(learner=training.learner, temperature=1.0, micro_batch_tokens=1024)
     in_memory = len(models_in_memory._references)
 
     def scores(policy: Reference, adapted: Reference) -> list[list[float]]:
-        made = reference.function(parameters, policy=policy, rollout=small.rollout, adapted=adapted)
+        made = reference.fn(parameters, policy=policy, rollout=small.rollout, adapted=adapted)
         return [row["per_token"] for row in rows(made, SCORES_FILE)]
 
     loaded = [row["per_token"] for row in scored(small)]

@@ -37,7 +37,7 @@ def selected(rule: str, wanted: int = 4, iteration: int = 1, **options: Any) -> 
         seed=1,
         iteration=iteration,
     )
-    return select.function(parameters, rollout=saved(EPISODES))
+    return select.fn(parameters, rollout=saved(EPISODES))
 
 
 def test_the_deviations_are_those_of_the_weighted_returns() -> None:

@@ -16,11 +16,11 @@ from turnwise.store import default_store
 
 def valued(small: Small) -> list[dict[str, Any]]:
     learner = LearnerParameters(compute=small.experiment.compute)
-    critic = initial_critic.function(
+    critic = initial_critic.fn(
         CriticParameters(learner=learner, critic=small.experiment.critic, seed=1, iteration=0), policy=small.policy
     )
     parameters = ValuesParameters(learner=learner, micro_batch_tokens=1024)
-    return rows(values.function(parameters, critic=critic, rollout=small.rollout), SCORES_FILE)
+    return rows(values.fn(parameters, critic=critic, rollout=small.rollout), SCORES_FILE)
 
 
 def test_a_critic_that_has_learned_nothing_gives_every_reply_token_0(small: Small) -> None:

@@ -25,7 +25,7 @@ def played(small: Small, seed: int = 7) -> Reference:
     parameters = EpisodesParameters(
         **dict(small.play), compute=small.experiment.compute, tasks=3, replicas=2, temperature=1.0, seed=seed
     )
-    return study_episodes.function(
+    return study_episodes.fn(
         parameters, policy=small.policy, tokenizer=small.tokenizer, task_set=small.task_sets["validation"]
     )
 
@@ -35,13 +35,13 @@ def continued(small: Small, episodes: Reference, count: int = 2, seed: int = 7) 
     parameters = ReplaysParameters(
         **dict(small.play), compute=small.experiment.compute, replays=count, temperature=1.0, seed=seed
     )
-    return replays.function(parameters, policy=small.policy, tokenizer=small.tokenizer, episodes=episodes)
+    return replays.fn(parameters, policy=small.policy, tokenizer=small.tokenizer, episodes=episodes)
 
 
 def vectors_of(small: Small, episodes: Reference, dimensions: int = 8, seed: int = 3) -> Reference:
     """The sketched score vectors of the episodes' turns."""
     parameters = VectorsParameters(compute=small.experiment.compute, temperature=1.0, dimensions=dimensions, seed=seed)
-    return score_vectors.function(parameters, policy=small.policy, episodes=episodes)
+    return score_vectors.fn(parameters, policy=small.policy, episodes=episodes)
 
 
 def studied(small: Small) -> Studied:

@@ -17,7 +17,7 @@ from turnwise.store import Reference, default_store
 
 def compared(found: Studied, replays: Reference | None = None) -> Reference:
     parameters = StudyParameters(rewards={"goal": RewardSection(level="outcome", weight=1.0)}, turn_limit=2, seed=1)
-    return credit_study.function(
+    return credit_study.fn(
         parameters, episodes=found.episodes, replays=replays or found.replays, score_vectors=found.vectors
     )
 

@@ -10,7 +10,8 @@ import pytest
 from stage_samples import Small, saved, trajectory, turn
 
 from tasks.credit.credit import CreditParameters, credit
-from tasks.health.health import HealthParameters, health, read_health
+from tasks.health.health import HealthParameters, health
+from tasks.health.record import read_health
 from turnwise.config.monitoring import AlarmRule
 from turnwise.config.schema import Credit, CurriculumSection, RewardSection, SelectionSection
 from turnwise.data.trajectory import Ending
@@ -67,10 +68,10 @@ def booked(
         "prompts": None,
         **changes,
     }
-    credited = credit.function(
+    credited = credit.fn(
         CreditParameters(rewards=REWARDS, credit=Credit(estimator="rloo", options={}), reference=None), rollout=sampled
     )
-    return health.function(
+    return health.fn(
         HealthParameters(iteration=iteration, **values),
         rollout=sampled,
         credit=credited,

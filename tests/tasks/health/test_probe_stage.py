@@ -23,7 +23,7 @@ THOUGHT = 3
 
 def probed(small: Small, rollout: Reference, warm_start: Reference | None = None, **changes: Any) -> dict[str, float]:
     values = {"temperature": 1.0, "micro_batch_tokens": 1024, "sample": 6, "seed": 1, "iteration": 1, **changes}
-    made = probe.function(
+    made = probe.fn(
         ProbeParameters(learner=LearnerParameters(compute=small.experiment.compute), **values),
         policy=small.policy,
         warm_start=warm_start or small.policy,
@@ -62,7 +62,7 @@ def test_the_policy_that_sampled_has_no_distance_from_itself_and_every_token_of_
 
 def test_another_warm_start_is_at_a_distance(small: Small) -> None:
     section = small.experiment.policy.model_copy(update={"seed": 99, "initial_deviation": 0.3})
-    other = initial_policy.function(PolicyParameters.of(section, None, 320), tokenizer=small.tokenizer)
+    other = initial_policy.fn(PolicyParameters.of(section, None, 320), tokenizer=small.tokenizer)
     assert probed(small, small.rollout, warm_start=other)["kl_warm_start"] > 1e-3
 
 

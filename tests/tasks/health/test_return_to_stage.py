@@ -6,7 +6,8 @@ import json
 
 from stage_samples import Small
 
-from tasks.health.health import HEALTH_FILE, ReturnParameters, return_to
+from tasks.health.health import ReturnParameters, return_to
+from tasks.health.record import HEALTH_FILE
 from turnwise.store import Reference, default_store
 
 
@@ -29,7 +30,7 @@ def record(healthy: int, returns: int) -> Reference:
 
 
 def test_every_file_is_that_of_the_policy_and_the_metrics_say_where_it_is_from(small: Small) -> None:
-    returned = return_to.function(ReturnParameters(), policy=small.policy, health=record(3, 1))
+    returned = return_to.fn(ReturnParameters(), policy=small.policy, health=record(3, 1))
     assert default_store().manifest(returned).files == default_store().manifest(small.policy).files
     assert default_store().metrics(returned) == {"returned_to": 3.0, "returns": 1.0}
     assert returned.kind == "policy" and returned != small.policy
@@ -37,6 +38,6 @@ def test_every_file_is_that_of_the_policy_and_the_metrics_say_where_it_is_from(s
 
 def test_a_second_return_to_the_same_policy_is_another_artifact(small: Small) -> None:
     first, second = (
-        return_to.function(ReturnParameters(), policy=small.policy, health=record(3, returns)) for returns in (1, 2)
+        return_to.fn(ReturnParameters(), policy=small.policy, health=record(3, returns)) for returns in (1, 2)
     )
     assert first != second

@@ -41,7 +41,7 @@ def written(folder: Path, *rows: list[dict[str, Any]]) -> Path:
 
 
 def test_what_was_read_is_kept_and_counted(file: Path) -> None:
-    reference = conversations.function(ConversationParameters(file=outside_file(file)))
+    reference = conversations.fn(ConversationParameters(file=outside_file(file)))
     first = ConversationExchange("Where?", "Left\u2028there"), ConversationExchange("You fell.", "Right", True)
     assert kept_conversations(reference) == [
         Conversation("Be brief.", first),
@@ -53,9 +53,7 @@ def test_what_was_read_is_kept_and_counted(file: Path) -> None:
 def test_the_place_of_the_file_is_no_part_of_the_artifact(file: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.jsonl"
     elsewhere.write_bytes(file.read_bytes())
-    here, there = (
-        conversations.function(ConversationParameters(file=outside_file(path))) for path in (file, elsewhere)
-    )
+    here, there = (conversations.fn(ConversationParameters(file=outside_file(path))) for path in (file, elsewhere))
     assert here == there
 
 
@@ -63,11 +61,11 @@ def test_a_file_that_changes_while_it_is_read_is_refused(file: Path) -> None:
     parameters = ConversationParameters(file=outside_file(file))
     written(file.parent, [ASKED, AGAIN])
     with pytest.raises(ConfigurationError, match=r"data\.conversations must not change while it is read"):
-        conversations.function(parameters)
+        conversations.fn(parameters)
 
 
 def test_a_mistake_is_named_with_its_line_and_field(tmp_path: Path) -> None:
     path = written(tmp_path, [ASKED, AGAIN], [ASKED, {"role": "assistent", "content": "Right"}])
     with pytest.raises(ConfigurationError, match=r"chats\.jsonl, line 2: messages\[1\]\.role"):
-        conversations.function(ConversationParameters(file=outside_file(path)))
+        conversations.fn(ConversationParameters(file=outside_file(path)))
     assert not list(default_store().root.glob("conversations/*")), "nothing is saved of a file with a mistake"

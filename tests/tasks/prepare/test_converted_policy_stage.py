@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from stage_samples import Small
 
+from tasks.caching import cache_key
 from tasks.prepare.conversion import ConversionParameters, converted_policy
 from tasks.prepare.materials import TokenizerParameters, tokenizer
 from tests.policy.gguf_samples import write_gguf
@@ -23,12 +24,12 @@ def parameters(small: Small, path: Path) -> ConversionParameters:
 
 def test_the_policy_can_be_used_and_its_tokenizer_is_that_of_the_file(small: Small, tmp_path: Path) -> None:
     model = write_gguf(tmp_path / "model.gguf")
-    made = converted_policy.function(parameters(small, tmp_path / "model.gguf"))
+    made = converted_policy.fn(parameters(small, tmp_path / "model.gguf"))
     require_usable(default_store().folder(made), engine="embedded", context_tokens=256)
     assert made.kind == "policy" and default_store().metrics(made) == {
         "parameters": sum(each.numel() for each in model.parameters())
     }
-    of_stage = tokenizer.function(
+    of_stage = tokenizer.fn(
         TokenizerParameters(pretrained=None, vocabulary=300, format="think-answer"),
         demonstrations=small.demonstrations,
         converted=made,
@@ -41,11 +42,11 @@ def test_its_key_follows_the_content_and_neither_the_place_nor_the_name(small: S
     write_gguf(tmp_path / "model.gguf")
     (tmp_path / "another.gguf").write_bytes((tmp_path / "model.gguf").read_bytes())
     first, second = (
-        converted_policy.key(parameters(small, tmp_path / name)) for name in ("model.gguf", "another.gguf")
+        cache_key(converted_policy, parameters(small, tmp_path / name)) for name in ("model.gguf", "another.gguf")
     )
     assert first == second
     other = parameters(small, tmp_path / "model.gguf").changed(versions={"transformers": "1", "gguf": "1"})
-    assert converted_policy.key(other) != first
+    assert cache_key(converted_policy, other) != first
 
 
 def test_a_file_that_changed_on_the_way_is_refused(small: Small, tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_a_file_that_changed_on_the_way_is_refused(small: Small, tmp_path: Path)
     with (tmp_path / "model.gguf").open("ab") as file:
         file.write(b"more")
     with pytest.raises(ConfigurationError, match="found another at"):
-        converted_policy.function(before)
+        converted_policy.fn(before)
 
 
 def test_what_is_no_gguf_is_not_converted(small: Small) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tasks.playing import tasks_of
-from tasks.prepare.materials import DemonstrationParameters, TaskSetParameters, demonstrations, task_set
+from tasks.prepare.materials import DemonstrationParameters, demonstrations, task_set
+from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.agent.playing import play_with_script
 from turnwise.config.agent import Agent, ModeSection
 from turnwise.config.schema import RetryOptions, WorldSection
@@ -22,7 +23,7 @@ LAKE = WorldSection(name="frozen_lake", parameters={"size": 3, "success_rate": 1
 
 
 def train_task_set(world: WorldSection) -> Reference:
-    return task_set.function(TaskSetParameters(world=world, split="train", tasks=3))
+    return task_set.fn(TaskSetParameters(world=world, split="train", tasks=3))
 
 
 def parameters_of(world: WorldSection, count: int, noise: float = 0.0, agent: Agent = AGENT) -> DemonstrationParameters:
@@ -30,7 +31,7 @@ def parameters_of(world: WorldSection, count: int, noise: float = 0.0, agent: Ag
 
 
 def demonstrated(world: WorldSection, count: int, noise: float = 0.0, agent: Agent = AGENT) -> list[Trajectory]:
-    made = demonstrations.function(parameters_of(world, count, noise, agent), task_set=train_task_set(world))
+    made = demonstrations.fn(parameters_of(world, count, noise, agent), task_set=train_task_set(world))
     return read_trajectories(default_store().folder(made))
 
 
@@ -52,7 +53,7 @@ def test_the_demonstrations_of_a_mixture_are_of_the_worlds_that_it_trains_on() -
 
 
 def test_the_metrics_are_means_over_the_episodes() -> None:
-    made = demonstrations.function(parameters_of(LAKE, 6), task_set=train_task_set(LAKE))
+    made = demonstrations.fn(parameters_of(LAKE, 6), task_set=train_task_set(LAKE))
     played = read_trajectories(default_store().folder(made))
     metrics = default_store().metrics(made)
     assert metrics["success"] == 1.0 and metrics["ending/success"] == 1.0 and metrics["ending/world_lost"] == 0.0

@@ -18,7 +18,7 @@ from turnwise.store import Reference, default_store
 
 def created(small: Small, **changes: object) -> Reference:
     section = small.experiment.policy.model_copy(update=changes)
-    return initial_policy.function(
+    return initial_policy.fn(
         PolicyParameters.of(section, None, small.experiment.agent.context_tokens), tokenizer=small.tokenizer
     )
 
@@ -58,7 +58,7 @@ def test_the_files_of_a_pretrained_policy_are_copied_byte_by_byte(small: Small, 
     found = pretrained(small.experiment.policy.model_copy(update={"model": str(folder)}))
     parameters = PolicyParameters.of(small.experiment.policy, found, 160)
     assert parameters.scratch is None
-    copied = initial_policy.function(parameters, tokenizer=small.tokenizer)
+    copied = initial_policy.fn(parameters, tokenizer=small.tokenizer)
     names = {path.name for path in default_store().folder(copied).iterdir()} - {"manifest.json"}
     assert "model.safetensors" in names and "README.md" not in names
     for name in names:
@@ -67,4 +67,4 @@ def test_the_files_of_a_pretrained_policy_are_copied_byte_by_byte(small: Small, 
     weights[-1] ^= 1
     (folder / "model.safetensors").write_bytes(weights)
     with pytest.raises(ConfigurationError, match=r"policy\.model must not change while it is read"):
-        initial_policy.function(parameters, tokenizer=small.tokenizer)
+        initial_policy.fn(parameters, tokenizer=small.tokenizer)

@@ -7,7 +7,8 @@ import json
 import pytest
 from corridor_worlds import Corridor
 
-from tasks.prepare.materials import TaskSetParameters, task_set
+from tasks.prepare.materials import task_set
+from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.config.schema import WorldSection
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
@@ -29,7 +30,7 @@ class Few(Corridor):
 
 
 def made(world: WorldSection = LAKE, split: Split = "train", tasks: int = 5) -> Reference:
-    return task_set.function(TaskSetParameters(world=world, split=split, tasks=tasks))
+    return task_set.fn(TaskSetParameters(world=world, split=split, tasks=tasks))
 
 
 def tasks_in(reference: Reference, split: Split = "train") -> list[Task]:

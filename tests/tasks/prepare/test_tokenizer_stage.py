@@ -21,7 +21,7 @@ from turnwise.store import Reference, default_store
 
 def trained(small: Small, **changes: object) -> Reference:
     values = {"pretrained": None, "vocabulary": 300, "format": "think-answer", **changes}
-    return tokenizer.function(TokenizerParameters(**values), demonstrations=small.demonstrations)
+    return tokenizer.fn(TokenizerParameters(**values), demonstrations=small.demonstrations)
 
 
 def test_every_text_of_the_demonstrations_comes_back_from_its_tokens(small: Small) -> None:

@@ -17,7 +17,7 @@ def started(small: Small, **changes: Any) -> Reference:
     section = small.experiment.warm_start.model_copy(
         update={"maximum_steps": 4, "check_every": 2, "batch": 4, "learning_rate_warmup": 2, **changes}
     )
-    return warm_start.function(
+    return warm_start.fn(
         WarmStartParameters(**dict(small.play), compute=small.experiment.compute, warm_start=section),
         policy=small.policy,
         tokenizer=small.tokenizer,

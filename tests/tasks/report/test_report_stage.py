@@ -10,7 +10,8 @@ from stage_samples import Small, rewarded, trajectory, turn
 
 from tasks.credit.credit import CreditParameters, credit
 from tasks.report.history import Measure
-from tasks.report.report import ReportedRun, ReportParameters, read_report, report
+from tasks.report.report import ReportedRun, ReportParameters, report
+from tasks.report.report_file import read_report
 from turnwise.config.schema import Credit, RewardSection, WorldSection
 from turnwise.data.evaluations import read_evaluation
 from turnwise.data.outcomes import EarlyEnd, LeftOut
@@ -46,7 +47,7 @@ def reported(
 ) -> ReportData:
     """The report on one variant with two seeds, of one iteration each."""
     rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
-    credited = credit.function(
+    credited = credit.fn(
         CreditParameters(rewards=REWARDS, credit=Credit(estimator="rloo", options={}), reference=None), rollout=rollout
     )
     tests = [
@@ -79,7 +80,7 @@ def reported(
         plotted=[Measure(topic="Updates", artifact="policy", metric="parameters", heading="weights")],
         attempts=1,
     )
-    return read_report(report.function(parameters, **inputs))
+    return read_report(report.fn(parameters, **inputs))
 
 
 def healthy() -> Reference:

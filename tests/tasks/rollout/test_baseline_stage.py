@@ -15,7 +15,7 @@ from turnwise.store import Reference, default_store
 
 def played(small: Small, name: str, **changes: Any) -> Reference:
     values = {"baseline": name, "samples": 4, "seed": 3, "split": "test", **changes}
-    return baseline.function(BaselineParameters(**{**dict(small.play), **values}), task_set=small.task_sets["test"])
+    return baseline.fn(BaselineParameters(**{**dict(small.play), **values}), task_set=small.task_sets["test"])
 
 
 def test_the_oracle_solves_the_same_tasks_every_time_and_the_random_policy_fewer(small: Small) -> None:

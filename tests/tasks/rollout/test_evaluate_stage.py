@@ -17,7 +17,7 @@ from turnwise.store import Reference, default_store
 def evaluated(small: Small, **changes: Any) -> Reference:
     evaluation = small.experiment.evaluation.model_copy(update={"samples": 2, "temperature": 1.0, "seed": 3})
     parameters = EvaluationParameters.of(small.play, small.experiment.compute, evaluation, "validation")
-    return evaluate.function(
+    return evaluate.fn(
         parameters.model_copy(update=changes),
         policy=small.policy,
         tokenizer=small.tokenizer,

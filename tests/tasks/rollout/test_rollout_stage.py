@@ -38,7 +38,7 @@ def rolled_out(small: Small, **changes: Any) -> Reference:
         "round": 0,
         **changes,
     }
-    return rollout.function(
+    return rollout.fn(
         RolloutParameters(**{**dict(small.play), **parameters}),
         policy=small.policy,
         tokenizer=small.tokenizer,

@@ -38,9 +38,7 @@ def updated(small: Small, policy: Reference, *, pays: float = 1.0) -> Reference:
     changes = {"learning_rate": 0.05, "adapter": Adapter(rank=2, alpha=4), "maximum_mismatch": 100.0}
     section = small.experiment.optimization.model_copy(update=changes)
     parameters = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1)
-    made: Reference = update.function(
-        parameters, policy=policy, rollout=paid, credit=credit.function(CREDIT, rollout=paid)
-    )
+    made: Reference = update.fn(parameters, policy=policy, rollout=paid, credit=credit.fn(CREDIT, rollout=paid))
     return made
 
 
@@ -56,7 +54,7 @@ def rolled_out(small: Small, policy: Reference) -> Reference:
         "iteration": 1,
         "round": 0,
     }
-    made: Reference = rollout.function(
+    made: Reference = rollout.fn(
         RolloutParameters(**{**dict(small.play), **values}),
         policy=policy,
         tokenizer=small.tokenizer,
@@ -112,7 +110,7 @@ def test_who_needs_all_weights_gets_them_merged(small: Small, tmp_path: Path) ->
     learner = LearnerParameters(compute=small.experiment.compute)
     parameters = ReferenceParameters(learner=learner, temperature=1.0, micro_batch_tokens=1024)
     sampled = rolled_out(small, trained)
-    scored = rows(reference.function(parameters, policy=trained, rollout=sampled), SCORES_FILE)
+    scored = rows(reference.fn(parameters, policy=trained, rollout=sampled), SCORES_FILE)
     for row, episode in zip(scored, read_trajectories(default_store().folder(sampled)), strict=True):
         recorded = [value for turn in episode.turns for value in turn.log_probabilities]
         assert [value for value in row["per_token"] if value != 0.0] == pytest.approx(recorded, abs=1e-5)

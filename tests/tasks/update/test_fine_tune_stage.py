@@ -40,12 +40,12 @@ def tuned(small: Small, rollout: Reference, **changes: Any) -> Reference:
         seed=1,
         iteration=1,
     )
-    return fine_tune.function(
+    return fine_tune.fn(
         parameters,
         policy=small.policy,
         start=small.policy,
         rollout=rollout,
-        credit=credit.function(CREDIT, rollout=rollout),
+        credit=credit.fn(CREDIT, rollout=rollout),
         tokenizer=small.tokenizer,
         demonstrations=small.demonstrations,
     )
@@ -56,13 +56,13 @@ def total(small: Small, policy: Reference, rollout: Reference, episode: int) -> 
     parameters = ReferenceParameters(
         learner=LearnerParameters(compute=small.experiment.compute), temperature=1.0, micro_batch_tokens=1024
     )
-    return sum(rows(reference.function(parameters, policy=policy, rollout=rollout), SCORES_FILE)[episode]["per_token"])
+    return sum(rows(reference.fn(parameters, policy=policy, rollout=rollout), SCORES_FILE)[episode]["per_token"])
 
 
 def test_what_has_credit_becomes_more_probable(small: Small) -> None:
     # Of each group one episode earns something; rloo then gives the others credit below 0, which counts as well.
     rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
-    assert all(row["advantage"] != 0.0 for row in rows(credit.function(CREDIT, rollout=rollout), CREDIT_FILE))
+    assert all(row["advantage"] != 0.0 for row in rows(credit.fn(CREDIT, rollout=rollout), CREDIT_FILE))
     policy = tuned(small, rollout, steps=4)
     for episode in range(6):
         assert total(small, policy, rollout, episode) > total(small, small.policy, rollout, episode)

@@ -16,7 +16,7 @@ def made(small: Small, seed: int = 1, initial: str = "policy") -> Reference:
         seed=seed,
         iteration=0,
     )
-    return initial_critic.function(parameters, policy=small.policy)
+    return initial_critic.fn(parameters, policy=small.policy)
 
 
 def test_it_is_an_artifact_of_its_own_that_leaves_the_policy_alone(small: Small) -> None:

@@ -29,7 +29,7 @@ def kept(threshold: float = 1.0) -> Reference:
         rewards={"goal": RewardSection(level="outcome", weight=2.0)},
         threshold=threshold,
     )
-    return keep.function(parameters, rollout=saved(EPISODES))
+    return keep.fn(parameters, rollout=saved(EPISODES))
 
 
 def test_the_first_success_of_each_task_has_credit_1_on_every_turn_and_all_others_0() -> None:

@@ -31,7 +31,7 @@ def parameters(small: Small, iteration: int, **changes: Any) -> CriticParameters
 
 def valued(small: Small, critic: Reference, rollout: Reference) -> Reference:
     learner = LearnerParameters(compute=small.experiment.compute)
-    return values.function(ValuesParameters(learner=learner, micro_batch_tokens=1024), critic=critic, rollout=rollout)
+    return values.fn(ValuesParameters(learner=learner, micro_batch_tokens=1024), critic=critic, rollout=rollout)
 
 
 def mean_value(small: Small, critic: Reference, rollout: Reference) -> float:
@@ -41,10 +41,10 @@ def mean_value(small: Small, critic: Reference, rollout: Reference) -> float:
 
 def learned(small: Small, rollout: Reference) -> tuple[Reference, Reference]:
     """The critic before and after one batch."""
-    first = initial_critic.function(parameters(small, 0), policy=small.policy)
+    first = initial_critic.fn(parameters(small, 0), policy=small.policy)
     scores = valued(small, first, rollout)
-    credited = credit.function(CREDIT, rollout=rollout, values=scores)
-    made = learn_values.function(parameters(small, 1), critic=first, rollout=rollout, credit=credited, values=scores)
+    credited = credit.fn(CREDIT, rollout=rollout, values=scores)
+    made = learn_values.fn(parameters(small, 1), critic=first, rollout=rollout, credit=credited, values=scores)
     return first, made
 
 

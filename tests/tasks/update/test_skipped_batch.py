@@ -24,9 +24,7 @@ def updated(small: Small, of_tokens: list[list[float]] | None, of_turns: list[li
         save_credit(draft, batch, Advantages(np.arange(2), turns, tokens), sampled=2)
     chosen = tiny(**{"optimization.maximum_mismatch": 100.0})
     parameters = UpdateParameters.of(chosen.optimization, chosen.compute, chosen.rollout.temperature, 1, 1)
-    done: Reference = update.function(
-        parameters, policy=small.policy, rollout=saved(TRAJECTORIES), credit=draft.reference
-    )
+    done: Reference = update.fn(parameters, policy=small.policy, rollout=saved(TRAJECTORIES), credit=draft.reference)
     return done
 
 

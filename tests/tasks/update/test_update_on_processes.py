@@ -40,13 +40,13 @@ def _ended() -> Iterator[None]:
 
 def test_a_policy_goes_from_two_processes_to_one_and_back(small: Small) -> None:
     rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
-    credited = credit.function(CREDIT, rollout=rollout)
+    credited = credit.fn(CREDIT, rollout=rollout)
     section = small.experiment.optimization.model_copy(update={"learning_rate": 1e-4, "maximum_mismatch": 10.0})
 
     def trained(policy: Reference, processes: int, iteration: int) -> Reference:
         compute = small.experiment.compute.model_copy(update={"learner_processes": processes})
         parameters = UpdateParameters.of(section, compute, 1.0, seed=1, iteration=iteration)
-        return update.function(parameters, policy=policy, rollout=rollout, credit=credited)
+        return update.fn(parameters, policy=policy, rollout=rollout, credit=credited)
 
     made = {}
     for name, numbers in {"one": (1, 1, 1), "mixed": (2, 1, 2)}.items():

@@ -30,10 +30,10 @@ CREDIT = CreditParameters(
 
 def updated(small: Small, rollout: Reference, **changes: Any) -> tuple[Reference, Reference]:
     """The credit of a rollout by the small policy, and the policy after training on it."""
-    credited = credit.function(CREDIT, rollout=rollout)
+    credited = credit.fn(CREDIT, rollout=rollout)
     section = small.experiment.optimization.model_copy(update={"learning_rate": 1e-3, **changes})
     parameters = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1)
-    return credited, update.function(parameters, policy=small.policy, rollout=rollout, credit=credited)
+    return credited, update.fn(parameters, policy=small.policy, rollout=rollout, credit=credited)
 
 
 def reply_scores(small: Small, policy: Reference, rollout: Reference) -> list[list[float]]:
@@ -41,7 +41,7 @@ def reply_scores(small: Small, policy: Reference, rollout: Reference) -> list[li
     parameters = ReferenceParameters(
         learner=LearnerParameters(compute=small.experiment.compute), temperature=1.0, micro_batch_tokens=1024
     )
-    found = rows(reference.function(parameters, policy=policy, rollout=rollout), SCORES_FILE)
+    found = rows(reference.fn(parameters, policy=policy, rollout=rollout), SCORES_FILE)
     sums = []
     for row, episode in zip(found, read_trajectories(default_store().folder(rollout)), strict=True):
         of_turns, end = [], 0
@@ -103,7 +103,7 @@ def test_an_update_on_an_older_policys_rollout_starts_from_the_newest(small: Sma
     correction = ImportanceCorrection(kind="truncate")
     section = small.experiment.optimization.model_copy(update={"learning_rate": 1e-3, "correction": correction})
     parameters = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=2)
-    learned = update.function(parameters, policy=newest, rollout=rollout, credit=credited, sampler=small.policy)
+    learned = update.fn(parameters, policy=newest, rollout=rollout, credit=credited, sampler=small.policy)
     metrics = default_store().metrics(learned)
     assert metrics["mismatch"] < 1e-4 < metrics["importance_weight_maximum"] - 1.0
     assert metrics["lag_kl"] > 0.0
