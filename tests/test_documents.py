@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
+
+from flows.commands.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -66,6 +69,45 @@ def test_a_link_to_a_missing_heading_would_be_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# What `a b` is, and (how)\n\n```\n# no heading\n```\n\n## Twice\n\n## Twice\n")
     assert anchors(page) == {"what-a-b-is-and-how", "twice", "twice-1"}
+
+
+def commands_of(document: Path) -> list[str]:
+    """What a document has its reader type: the lines of its blocks of code, and each span of code in one line."""
+    text = document.read_text()
+    blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", text, flags=re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE)
+    spans = re.findall(r"`([^`]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL))
+    lines = [*"\n".join(blocks).splitlines(), *indented, *(" ".join(span.split()) for span in spans)]
+    return [re.sub(r"\s+#.*$", "", line.strip().removeprefix(".venv/bin/")) for line in lines]
+
+
+def exists(line: str) -> bool:
+    """Whether a line names a command of `turnwise` with options of it, a target of make, a benchmark, or none."""
+    program, *words = line.split() or [""]
+    if program == "make" and words:
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+        return words[0] in targets or "=" in words[0]
+    if line.startswith("python -m benchmarks."):
+        return (ROOT / f"{words[1].replace('.', '/')}.py").exists()
+    if program == "turnwise" and words and re.fullmatch(r"[a-z]+(-[a-z]+)*", words[0]):
+        command = typer.main.get_command(app).commands.get(words[0])  # type: ignore[attr-defined]
+        known = (
+            {option for each in command.params for option in (*each.opts, *each.secondary_opts)} if command else set()
+        )
+        named = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        return command is not None and named <= known | {"--help"}
+    return True
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_command_that_a_document_names_exists_with_its_options(document: Path) -> None:
+    assert [line for line in commands_of(document) if not exists(line)] == []
+
+
+def test_a_command_or_an_option_that_there_is_not_would_be_noticed() -> None:
+    assert exists("turnwise ablation x.yaml --dry-run") and exists("make demo WORLD=sokoban") and exists("dvc repro")
+    lines = ("turnwise ablate x.yaml", "turnwise ablation --dryrun", "make everything", "python -m benchmarks.nothing")
+    assert not any(map(exists, lines))
 
 
 class Navigation(yaml.SafeLoader):
