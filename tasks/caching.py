@@ -1,7 +1,7 @@
 """What makes a Prefect task of this project cached by content: `BY_CONTENT` and `depends_on`.
 
     @task(name="rollout", task_run_name="{label}: rollout", retries=1, **BY_CONTENT_OPTIONS)
-    @depends_on(code=playing_code, reads=playing_reads)
+    @depends_on(kernel=("turnwise.agent.sampling",), writes="trajectories 1", code=playing_code, reads=playing_reads)
     def rollout(
         parameters: RolloutParameters, *, policy: Reference, task_set: Reference, label: str = "rollout"
     ) -> Reference:
@@ -12,9 +12,10 @@
     rollout(parameters, policy=policy, task_set=task_set, label="grpo-or seed 1 iteration 7")
 
 `parameters` is one frozen pydantic model that holds only what the task reads. All other arguments are references, None,
-or lists or dictionaries of references; `label` is for display. The cache key is a digest of the task's name, its code,
-its parameters, the digests of its inputs and the platform; in the parameters, paths of files and libraries are replaced
-by contents and versions (`tasks.identity`).
+or lists or dictionaries of references; `label` is for display. The cache key is a digest of the task's name, the layout
+of the files that it writes, the code of its kernel (what computes, not what runs, stores or shows it) and of the
+function itself, its parameters, the digests of its inputs, and the platform where bits depend on it. In the parameters,
+paths of files and libraries are replaced by contents and versions (`tasks.identity`).
 
 Prefect writes what a task returned to `<home>/results/<name>/<digest of the cache key>` and looks for it there
 (`tasks.prefect_records`). If a record does not belong to its key, or its artifact is missing or damaged, the task runs
@@ -57,7 +58,7 @@ from tasks.prefect_records import recorded, records_folder, share_record
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
-from turnwise.store.fingerprint import fingerprint, warn_of_edits
+from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest, warn_of_edits
 from turnwise.store.full_disk import telling_of_a_full_disk
 from turnwise.store.notes import with_references
 from turnwise.store.only_one import only_one
@@ -79,6 +80,8 @@ class Dependencies:
 
     function: Callable[..., Reference]
     """The function that computes."""
+    kernel: Sequence[str] | None
+    writes: str
     code: Callable[[Any], Sequence[str]] | None
     reads: Callable[[Any], Mapping[str, Any]] | None
     platform_bound: bool
@@ -113,15 +116,31 @@ class Dependencies:
         }
 
     def made_by(self, parameters: Any) -> dict[str, Any]:
-        """Fingerprint of the code, and the platform where the result depends on it."""
+        """What the result depends on besides parameters and inputs.
+
+        That is the code that computes it, the function's own code, the layout of its files, and the platform where its
+        bits depend on that.
+        """
         return {
-            "code": fingerprint(self.modules(parameters), without=[__name__]),
+            "code": fingerprint(self.modules(parameters), without=self.left_out),
+            "call": function_digest(self.function),
+            "writes": self.writes,
             "platform": run_environment.platform() if self.platform_bound else None,
         }
 
     def modules(self, parameters: Any) -> list[str]:
         """The modules whose code, with all that they import, the result depends on."""
-        return [self.function.__module__, *(self.code(parameters) if self.code else [])]
+        return [*self.computing_modules, *(self.code(parameters) if self.code else [])]
+
+    @property
+    def computing_modules(self) -> Sequence[str]:
+        """Those of `modules` that are the same for all parameters."""
+        return [self.function.__module__] if self.kernel is None else self.kernel
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The modules and packages that are not in the key, also where the others import them."""
+        return [__name__] if self.kernel is None else [*DETERMINES_NOTHING]
 
     def arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """All arguments of a call by name, defaults included."""
@@ -137,6 +156,8 @@ class Dependencies:
 
 def depends_on(
     *,
+    kernel: Sequence[str] | None = None,
+    writes: str = "",
     code: Callable[[Any], Sequence[str]] | None = None,
     reads: Callable[[Any], Mapping[str, Any]] | None = None,
     platform_bound: bool = True,
@@ -144,15 +165,18 @@ def depends_on(
     """Declare what a task's result depends on besides its arguments, and record how each result was made.
 
     Args:
-        code: maps the parameters to the names of further modules that the result depends on and that the function's
-            own module does not import, such as the module of the world.
+        kernel: the names of the library's modules that compute the result. Their code and that of what they import is
+            in the key, and the function's own code. None: the code of the function's module and of all that it imports.
+        writes: the layout of the files that the task writes, with its version. It is declared where they are written.
+        code: maps the parameters to the names of further modules that the result depends on, such as the module of the
+            world.
         reads: maps the parameters to what else the result depends on, as plain values: contents of files and versions
             of packages that plug-ins declare.
         platform_bound: whether the result's bits depend on processor and package versions.
     """
 
     def decorate(function: Callable[Arguments, Reference]) -> Callable[Arguments, Reference]:
-        dependencies = Dependencies(function, code, reads, platform_bound)
+        dependencies = Dependencies(function, kernel, writes, code, reads, platform_bound)
         _declare(dependencies)
 
         @functools.wraps(function)
@@ -179,7 +203,7 @@ def depends_on(
 def _computed(dependencies: Dependencies, ingredients: dict[str, Any], *args: Any, **kwargs: Any) -> Reference:
     """Call the function of a task; its provenance and its seconds are recorded with the artifact."""
     parameters = dependencies.arguments(*args, **kwargs)["parameters"]
-    warn_of_edits(dependencies.modules(parameters), without=[__name__])
+    warn_of_edits(dependencies.modules(parameters), without=dependencies.left_out)
     began = time.perf_counter()
     with reading():
         reference = dependencies.function(*args, **kwargs)
@@ -344,6 +368,14 @@ def declared_dependencies() -> dict[str, Dependencies]:
     return dict(_declared)
 
 
+def all_dependencies() -> dict[str, Dependencies]:
+    """As `declared_dependencies`, after all modules of this package have been imported."""
+    package = __name__.rpartition(".")[0]
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{package}."):
+        importlib.import_module(module.name)
+    return declared_dependencies()
+
+
 def recompute(record: Record) -> Reference:
     """Compute again the call that a provenance record describes, outside Prefect and its cache.
 
@@ -368,9 +400,9 @@ def changed_since(record: Record) -> str:
     dependencies = _dependencies_in(record)
     now = dependencies.made_by(dependencies.read_parameters(record))
     return "; ".join(
-        f"{name} was {json.dumps(record[name])} and is {json.dumps(now[name])}"
+        f"{name} was {json.dumps(record.get(name))} and is {json.dumps(now[name])}"
         for name in now
-        if now[name] != record[name]
+        if now[name] != record.get(name)
     )
 
 
@@ -381,9 +413,7 @@ _declared: dict[str, Dependencies] = {}
 def _dependencies_in(record: Record) -> Dependencies:
     """Those of the task that a record names; all modules of this package are imported if it is not loaded yet."""
     if record["stage"] not in _declared:
-        package = __name__.rpartition(".")[0]
-        for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{package}."):
-            importlib.import_module(module.name)
+        all_dependencies()
     if record["stage"] not in _declared:
         raise ArtifactError(
             f"what was pruned is made again by the stage that made it; there is no stage {record['stage']} any more: "
@@ -392,13 +422,15 @@ def _dependencies_in(record: Record) -> Dependencies:
     return _declared[record["stage"]]
 
 
-_unread: list[str] = []
-"""The modules of tasks whose sources are not yet fingerprinted. The first call reads them all, soon after import."""
+_unread: list[Dependencies] = []
+"""Of the tasks whose sources are not yet fingerprinted. The first call reads them all, soon after import."""
 
 
 def _read_declared_sources() -> None:
     while _unread:
-        fingerprint([_unread.pop()], without=[__name__])
+        dependencies = _unread.pop()
+        fingerprint(dependencies.computing_modules, without=dependencies.left_out)
+        function_digest(dependencies.function)
 
 
 def _declare(dependencies: Dependencies) -> None:
@@ -422,7 +454,7 @@ def _declare(dependencies: Dependencies) -> None:
             "the script that was started: move it to a module of its own"
         )
     _declared[name] = dependencies
-    _unread.append(function.__module__)
+    _unread.append(dependencies)
 
 
 def _place_of(dependencies: Dependencies) -> str:

@@ -25,11 +25,19 @@ if TYPE_CHECKING:
 
     from turnwise.policy.learner.contract import HeldCritic, HeldLearner
     from turnwise.policy.learner.processes import LearnerProcesses
+    from turnwise.policy.scored_policy import ScoredPolicy
 
+
+SCORING = ("turnwise.policy.adapted", "turnwise.policy.scored_policy")
+"""The modules that compute log-probabilities, for cache keys."""
+TRAINING = ("turnwise.policy.learner.loading", "turnwise.policy.learner.worker", "turnwise.policy.model_files")
+"""The modules that train a policy and a critic, for cache keys."""
+POLICY, CRITIC = "policy 1", "critic 1"
+"""The layout of their folders. It is in the cache key of who writes them: a changed layout gets another number."""
 
 _learners: dict[tuple[Reference, LearnerParameters], HeldLearner] = {}
 _critics: dict[tuple[Reference, LearnerParameters], HeldCritic] = {}
-_references: dict[tuple[Reference, LearnerParameters], HeldLearner] = {}
+_references: dict[tuple[Reference, LearnerParameters], HeldLearner | ScoredPolicy] = {}
 _processes: list[LearnerProcesses] = []
 
 
@@ -149,13 +157,23 @@ def reference_log_probabilities(
     return found
 
 
-def _reference_policy(policy: Reference, compute: Compute) -> HeldLearner:
+def _reference_policy(policy: Reference, compute: Compute) -> HeldLearner | ScoredPolicy:
     parameters = LearnerParameters(compute=compute)
     learner_processes(compute)  # forgets what lost ones held
     if (policy, parameters) not in _references:
         _references.clear()
-        _references[policy, parameters] = frozen_policy(policy, compute)
+        _references[policy, parameters] = _scored_policy(policy, compute)
     return _references[policy, parameters]
+
+
+def _scored_policy(policy: Reference, compute: Compute) -> HeldLearner | ScoredPolicy:
+    processes, parameters = learner_processes(compute), LearnerParameters(compute=compute)
+    with whole_policy(policy) as folder:
+        if processes is not None:
+            return load_frozen_policy(folder, parameters, processes)
+        from turnwise.policy.scored_policy import ScoredPolicy
+
+        return ScoredPolicy(folder, device=compute.device, threads=compute.learner_threads, model=parameters.model)
 
 
 def frozen_policy(policy: Reference, compute: Compute) -> HeldLearner:

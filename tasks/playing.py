@@ -16,7 +16,7 @@ from turnwise.agent.added_rewards import BUILT_IN, files_of, reward_function
 from turnwise.agent.formats import FORMATS
 from turnwise.agent.loop import RolloutResult
 from turnwise.agent.playing import PlayParameters
-from turnwise.agent.sampling import PolicyWeights, chat_frame
+from turnwise.agent.sampling import PolicyWeights
 from turnwise.config.schema import WorldSection
 from turnwise.data.task_sets import read_task_set
 from turnwise.data.trajectory import Trajectory
@@ -29,6 +29,10 @@ from turnwise.world import Split, Task, world_class
 
 if TYPE_CHECKING:
     from turnwise.policy.tokenizer import ChatFrame
+
+
+SAMPLING = ("turnwise.agent.sampling", "turnwise.policy.engines.worker")
+"""The modules with which a policy plays episodes, for cache keys."""
 
 
 class PlaysWorld(Protocol):
@@ -86,6 +90,8 @@ def _tasks(folder: Path, split: Split) -> tuple[Task, ...]:
 
 def frame_of(tokenizer: Reference) -> ChatFrame:
     """The chat frame of a tokenizer."""
+    from turnwise.policy.function_frame import chat_frame
+
     return chat_frame(default_store().folder(tokenizer))
 
 

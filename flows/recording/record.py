@@ -13,12 +13,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Literal, ParamSpec
 
 from flows import roster
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.run_state import Iteration, Prepared, Run, play_parameters
+from tasks.caching import all_dependencies
 from tasks.credit.advantages import read_credit
 from tasks.playing import playing_code, world_code
 from tasks.rollout.in_memory import trajectories_of
@@ -34,7 +36,7 @@ from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root, start_folder
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
-from turnwise.store.fingerprint import fingerprint
+from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients
@@ -57,7 +59,7 @@ SECONDS_BETWEEN_WRITES = 30.0
 started again."""
 Arguments = ParamSpec("Arguments")
 _recording = threading.RLock()
-MODULES_OF_PREPARATION = ("tasks.prepare.materials", "tasks.prepare.warm_start")
+STAGES_OF_PREPARATION = ("task_set", "demonstrations", "tokenizer", "initial_policy", "warm_start")
 
 
 def tracking_uri(experiment: Experiment) -> str:
@@ -111,10 +113,15 @@ def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
 
 def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
-    of_iterations = dict.fromkeys(stage.module for stage in roster.ROSTER)
+    for each in roster.ROSTER:
+        import_module(each.module)
+    declared = all_dependencies()
+    stages = [declared[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in roster.ROSTER))]
+    kernels = sorted({module for stage in stages for module in stage.computing_modules})
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
     plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})
-    return fingerprint([*MODULES_OF_PREPARATION, *of_iterations, *world_code(experiment), *plugins])
+    code = fingerprint([*kernels, *world_code(experiment), *plugins], without=[*DETERMINES_NOTHING])
+    return digest_of([code, *(function_digest(stage.function) for stage in stages)])
 
 
 def plugin_modules_of(experiment: Experiment) -> list[str]:

@@ -26,7 +26,7 @@ from turnwise.credit import (
     estimator_of,
     rollout_advantages,
 )
-from turnwise.credit.credit_files import write_credit
+from turnwise.credit.credit_files import CREDIT, write_credit
 from turnwise.credit.selection import trainable
 from turnwise.data.arrays import Ragged
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
@@ -60,13 +60,26 @@ def _plugin_code(parameters: CreditParameters) -> list[str]:
     return [*plugin_modules(CREDIT_RULE, rules), *of_format]
 
 
+def _code(parameters: CreditParameters) -> list[str]:
+    """The modules of plug-ins, and those of the library that only some parameters need."""
+    of_penalty = [] if parameters.reference is None else ["turnwise.policy.divergence"]
+    of_thoughts = [] if parameters.credit.thought is None else ["turnwise.agent.formats", "turnwise.policy.tokenizer"]
+    return [*_plugin_code(parameters), *of_penalty, *of_thoughts]
+
+
 def _plugin_reads(parameters: CreditParameters) -> dict[str, Any]:
     declared = {package for name in _rules(parameters) for package in estimator_of(name).distributions}
     return plugin_ingredients(_plugin_code(parameters), declared)
 
 
 @task(name="credit", task_run_name="{label}: credit", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=_plugin_code, reads=_plugin_reads, platform_bound=False)
+@depends_on(
+    kernel=("turnwise.credit.estimators", "turnwise.credit.selection"),
+    writes=CREDIT,
+    code=_code,
+    reads=_plugin_reads,
+    platform_bound=False,
+)
 def credit(
     parameters: CreditParameters,
     *,

@@ -6,12 +6,12 @@ import numpy as np
 from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
-from tasks.models_in_memory import consulted_critic, reference_log_probabilities
+from tasks.models_in_memory import SCORING, consulted_critic, reference_log_probabilities
 from tasks.restoring import opened
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.data import scores as score_files
-from turnwise.data.scores import Scores, write_scores
+from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.store import Reference, default_store
 
@@ -26,7 +26,7 @@ class ReferenceParameters(Section):
 
 
 @task(name="reference", task_run_name="{label}: reference", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on()
+@depends_on(kernel=SCORING, writes=SCORES)
 def reference(
     parameters: ReferenceParameters,
     *,
@@ -63,7 +63,7 @@ class ValuesParameters(Section):
 
 
 @task(name="values", task_run_name="{label}: values", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on()
+@depends_on(kernel=("turnwise.policy.critic.value_function", "turnwise.policy.scored_policy"), writes=SCORES)
 def values(parameters: ValuesParameters, *, critic: Reference, rollout: Reference, label: str = "values") -> Reference:
     """The critic's value of the state before each reply token and after the last one.
 

@@ -43,7 +43,13 @@ def _plugin_reads(parameters: SelectParameters) -> dict[str, Any]:
 
 
 @task(name="select", task_run_name="{label}: select", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=_plugin_code, reads=_plugin_reads, platform_bound=False)
+@depends_on(
+    kernel=("turnwise.credit.batch", "turnwise.credit.selection"),
+    writes="selection 1",
+    code=_plugin_code,
+    reads=_plugin_reads,
+    platform_bound=False,
+)
 def select(parameters: SelectParameters, *, rollout: Reference, label: str = "select") -> Reference:
     """Choose the groups to keep; saves these, the deviation of every group, and as metrics what was dropped."""
     trajectories = trajectories_of(rollout)

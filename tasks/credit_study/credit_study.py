@@ -42,7 +42,9 @@ class StudyParameters(Section):
 
 
 @task(name="credit_study", task_run_name="{label}: credit_study", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(platform_bound=False)
+@depends_on(
+    kernel=("turnwise.credit_study.study", "turnwise.credit_study.truth"), writes="credit study 1", platform_bound=False
+)
 def credit_study(
     parameters: StudyParameters,
     *,

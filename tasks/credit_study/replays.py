@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
-from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import episode_seed
@@ -17,7 +17,7 @@ from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, play_episodes, play_w
 from turnwise.config.model_settings import Compute
 from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import TRAJECTORIES, read_trajectories
 from turnwise.store import Reference, default_store
 
 
@@ -33,7 +33,7 @@ class EpisodesParameters(PlayParameters):
 
 
 @task(name="study_episodes", task_run_name="{label}: study_episodes", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=playing_code, reads=playing_reads)
+@depends_on(kernel=(*SAMPLING, "turnwise.data.metrics"), writes=TRAJECTORIES, code=playing_code, reads=playing_reads)
 def study_episodes(
     parameters: EpisodesParameters,
     *,
@@ -74,7 +74,7 @@ class ReplaysParameters(PlayParameters):
 
 
 @task(name="replays", task_run_name="{label}: replays", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=playing_code, reads=playing_reads)
+@depends_on(kernel=(*SAMPLING, "turnwise.agent.replay"), writes=TRAJECTORIES, code=playing_code, reads=playing_reads)
 def replays(
     parameters: ReplaysParameters,
     *,

@@ -31,7 +31,7 @@ class VectorsParameters(Section):
 
 
 @task(name="score_vectors", task_run_name="{label}: score_vectors", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on()
+@depends_on(kernel=("turnwise.policy.adapted", "turnwise.policy.score_vectors"), writes="score vectors 1")
 def score_vectors(
     parameters: VectorsParameters, *, policy: Reference, episodes: Reference, label: str = "credit study"
 ) -> Reference:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.health.record import HEALTH_FILE, HealthRecord, read_health
-from tasks.models_in_memory import begin_with
+from tasks.models_in_memory import POLICY, begin_with
 from tasks.playing import frame_of
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.agent.branching import turn_of
@@ -74,7 +74,22 @@ def _plugin_reads(parameters: HealthParameters) -> dict[str, Any]:
 
 
 @task(name="health", task_run_name="{label}: health", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=_plugin_code, reads=_plugin_reads, platform_bound=False)
+@depends_on(
+    kernel=(
+        "turnwise.agent.branching",
+        "turnwise.credit.batch",
+        "turnwise.curriculum.rules",
+        "turnwise.health.added_monitors",
+        "turnwise.health.alarms",
+        "turnwise.health.guards",
+        "turnwise.health.monitors",
+        "turnwise.policy.function_frame",
+    ),
+    writes="health 1",
+    code=_plugin_code,
+    reads=_plugin_reads,
+    platform_bound=False,
+)
 def health(
     parameters: HealthParameters,
     *,
@@ -171,7 +186,7 @@ class ReturnParameters(Section):
 
 
 @task(name="return_to", task_run_name="{label}: return_to", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(platform_bound=False)
+@depends_on(kernel=(), writes=POLICY, platform_bound=False)
 def return_to(
     parameters: ReturnParameters, *, policy: Reference, health: Reference, label: str = "return_to"
 ) -> Reference:

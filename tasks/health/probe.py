@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
-from tasks.models_in_memory import keep_learner, reference_log_probabilities, take_learner
+from tasks.models_in_memory import SCORING, keep_learner, reference_log_probabilities, take_learner
 from tasks.playing import frame_of
 from tasks.rollout.in_memory import trajectories_of
 from turnwise import seeding
@@ -36,7 +36,10 @@ class ProbeParameters(Section):
 
 
 @task(name="probe", task_run_name="{label}: probe", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on()
+@depends_on(
+    kernel=(*SCORING, "turnwise.health.monitors", "turnwise.policy.divergence", "turnwise.policy.function_frame"),
+    writes="probe 1",
+)
 def probe(
     parameters: ProbeParameters,
     *,

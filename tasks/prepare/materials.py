@@ -9,29 +9,37 @@ from prefect import task
 from pydantic import Field
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.models_in_memory import POLICY
 from tasks.playing import format_code, playing_code, playing_reads, save_played, tasks_of, world_code
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.prepare.task_sets import TaskSetParameters, draw_task_set
 from turnwise.agent.formats import format_class
-from turnwise.agent.playing import PlayParameters, play_noisy_oracle, recorded_by, the_world
+from turnwise.agent.playing import PlayParameters, play_noisy_oracle, recorded_by
 from turnwise.config.quantities import Options
 from turnwise.config.schema import Policy, Section
 from turnwise.data.metrics import episode_means
-from turnwise.data.task_sets import task_set_digest, write_task_set
+from turnwise.data.task_sets import TASK_SETS, task_set_digest, write_task_set
+from turnwise.data.trajectory_files import TRAJECTORIES
 from turnwise.policy.chat_template import set_switches
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
+from turnwise.world import make_world
 
 
 @task(name="task_set", task_run_name="{label}: task_set", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=world_code, platform_bound=False)
+@depends_on(
+    kernel=("turnwise.data.task_sets", "turnwise.world.registry"),
+    writes=TASK_SETS,
+    code=world_code,
+    platform_bound=False,
+)
 def task_set(parameters: TaskSetParameters, *, label: str = "preparation") -> Reference:
     """Save the ordered task set of one split: `<split>.jsonl`."""
     tasks = draw_task_set(parameters)
-    world = the_world(parameters.world)
+    world = make_world(parameters.world.name, parameters.world.parameters)
     with default_store().write("task_set") as draft:
         write_task_set(draft.folder, parameters.split, tasks)
         about = {
@@ -55,7 +63,12 @@ class DemonstrationParameters(PlayParameters):
 
 
 @task(name="demonstrations", task_run_name="{label}: demonstrations", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=playing_code, reads=playing_reads)
+@depends_on(
+    kernel=("turnwise.agent.playing", "turnwise.data.metrics"),
+    writes=TRAJECTORIES,
+    code=playing_code,
+    reads=playing_reads,
+)
 def demonstrations(
     parameters: DemonstrationParameters, *, task_set: Reference, label: str = "preparation"
 ) -> Reference:
@@ -85,7 +98,17 @@ class TokenizerParameters(Section):
 
 
 @task(name="tokenizer", task_run_name="{label}: tokenizer", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=lambda parameters: format_code(parameters.format))
+@depends_on(
+    kernel=(
+        "turnwise.agent.formats",
+        "turnwise.agent.imitation",
+        "turnwise.policy.chat_template",
+        "turnwise.policy.pretrained",
+        "turnwise.policy.tokenizer",
+    ),
+    writes="tokenizer 1",
+    code=lambda parameters: format_code(parameters.format),
+)
 def tokenizer(
     parameters: TokenizerParameters,
     *,
@@ -129,7 +152,15 @@ class PolicyParameters(Section):
 
 
 @task(name="initial_policy", task_run_name="{label}: initial_policy", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on()
+@depends_on(
+    kernel=(
+        "turnwise.policy.architecture",
+        "turnwise.policy.model_files",
+        "turnwise.policy.pretrained",
+        "turnwise.policy.tokenizer",
+    ),
+    writes=POLICY,
+)
 def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference, label: str = "preparation") -> Reference:
     """Create the initial policy from scratch, or copy the one that `policy.model` names."""
     from turnwise.policy.architecture import create_policy

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from turnwise.agent.playing import the_world
 from turnwise.config.schema import Section, WorldSection
 from turnwise.errors import ConfigurationError
-from turnwise.world import Split, Task
+from turnwise.world import Split, Task, make_world
 
 
 class TaskSetParameters(Section):
@@ -19,6 +18,7 @@ class TaskSetParameters(Section):
 def draw_task_set(parameters: TaskSetParameters) -> list[Task]:
     """Draw the tasks of a split. Raises ConfigurationError when it has fewer."""
     try:
-        return the_world(parameters.world).tasks(parameters.split, parameters.tasks)
+        world = make_world(parameters.world.name, parameters.world.parameters)
+        return world.tasks(parameters.split, parameters.tasks)
     except ValueError as error:
         raise ConfigurationError(f"data.{parameters.split}_tasks: {error}") from error

@@ -12,8 +12,8 @@ from pathlib import Path
 from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
-from tasks.models_in_memory import take_learner
-from tasks.playing import playing_code, playing_reads, tasks_of
+from tasks.models_in_memory import POLICY, TRAINING, take_learner
+from tasks.playing import SAMPLING, playing_code, playing_reads, tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.agent.sampling import PolicyWeights, play_with_policy
@@ -34,7 +34,18 @@ class WarmStartParameters(PlayParameters):
 
 
 @task(name="warm_start", task_run_name="{label}: warm_start", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=playing_code, reads=playing_reads)
+@depends_on(
+    kernel=(
+        *SAMPLING,
+        *TRAINING,
+        "turnwise.agent.imitation",
+        "turnwise.data.metrics",
+        "turnwise.policy.learner.supervised",
+    ),
+    writes=POLICY,
+    code=playing_code,
+    reads=playing_reads,
+)
 def warm_start(
     parameters: WarmStartParameters,
     *,

@@ -16,7 +16,6 @@ from tasks.playing import world_code
 from tasks.report import history
 from tasks.report.report_file import DATA_FILE
 from tasks.restoring import opened
-from turnwise.agent.playing import the_world
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.outcomes import EarlyEnd, LeftOut
@@ -38,7 +37,7 @@ from turnwise.results.outcomes import Outcomes, collected, ended_run
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points
 from turnwise.store import Reference, default_store
-from turnwise.world import Column, Reward, World
+from turnwise.world import Column, Reward, World, make_world
 
 VALIDATION = "Learning, on the validation task set"
 
@@ -72,7 +71,16 @@ class ReportParameters(Section):
 
 
 @task(name="report", task_run_name="{label}: report", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=world_code)
+@depends_on(
+    kernel=(
+        "turnwise.credit.advantages",
+        "turnwise.policy.token_texts",
+        "turnwise.results.cells",
+        "turnwise.results.report_data",
+    ),
+    writes="report 1",
+    code=world_code,
+)
 def report(
     parameters: ReportParameters,
     *,
@@ -88,7 +96,7 @@ def report(
 
     Lists have one entry per run; `iterations` has per run and iteration its artifacts by name.
     """
-    world = the_world(parameters.world)
+    world = make_world(parameters.world.name, parameters.world.parameters)
     evaluations = [[made.get("evaluation") for made in of_run] for of_run in iterations]
     runs = [
         history.RunHistory(

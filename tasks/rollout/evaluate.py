@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
-from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
 from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by, the_world
@@ -13,6 +13,7 @@ from turnwise.agent.sampling import play_with_policy
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import EvaluationSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
+from turnwise.data.trajectory_files import TRAJECTORIES
 from turnwise.statistics.evaluation_metrics import evaluation_metrics
 from turnwise.store import Draft, Reference, default_store
 from turnwise.world import Split, World
@@ -51,7 +52,12 @@ class EvaluationParameters(PlayParameters):
 
 
 @task(name="evaluate", task_run_name="{label}: evaluate", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=playing_code, reads=playing_reads)
+@depends_on(
+    kernel=(*SAMPLING, "turnwise.statistics.evaluation_metrics"),
+    writes=TRAJECTORIES,
+    code=playing_code,
+    reads=playing_reads,
+)
 def evaluate(
     parameters: EvaluationParameters,
     *,
@@ -100,7 +106,12 @@ class BaselineParameters(PlayParameters):
 
 
 @task(name="baseline", task_run_name="{label}: baseline", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=playing_code, reads=playing_reads)
+@depends_on(
+    kernel=("turnwise.agent.playing", "turnwise.statistics.evaluation_metrics"),
+    writes=TRAJECTORIES,
+    code=playing_code,
+    reads=playing_reads,
+)
 def baseline(parameters: BaselineParameters, *, task_set: Reference, label: str = "baseline") -> Reference:
     """Play `samples` episodes per task with a scripted baseline policy, saved in the folder `sampled`."""
     tasks = tasks_of(task_set, parameters.split)

@@ -13,7 +13,7 @@ from typing import Literal
 from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
-from tasks.playing import playing_code, playing_reads, sampled_policy, save_played, tasks_of
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
@@ -25,7 +25,7 @@ from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
 from turnwise.data.metrics import RECORDED, episode_means
 from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_trajectories, write_trajectories
+from turnwise.data.trajectory_files import TRAJECTORIES, read_trajectories, write_trajectories
 from turnwise.store import Reference, default_store
 from turnwise.world import Task
 
@@ -57,7 +57,12 @@ def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, ro
 
 
 @task(name="rollout", task_run_name="{label}: rollout", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=playing_code, reads=playing_reads)
+@depends_on(
+    kernel=(*SAMPLING, "turnwise.agent.branching", "turnwise.agent.branching_rollout", "turnwise.data.metrics"),
+    writes=TRAJECTORIES,
+    code=playing_code,
+    reads=playing_reads,
+)
 def rollout(
     parameters: RolloutParameters,
     *,
@@ -114,7 +119,7 @@ class GatherParameters(Section):
 
 
 @task(name="gather", task_run_name="{label}: gather", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(platform_bound=False)
+@depends_on(kernel=("turnwise.data.metrics",), writes=TRAJECTORIES, platform_bound=False)
 def gather(parameters: GatherParameters, *, rollouts: list[Reference], label: str = "gather") -> Reference:
     """Concatenate several rounds into one rollout, with groups renumbered consecutively.
 

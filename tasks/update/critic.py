@@ -13,7 +13,16 @@ from prefect import task
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.credit.advantages import read_advantages
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import begin_with, keep_critic, keep_learner, learner_processes, take_critic, take_learner
+from tasks.models_in_memory import (
+    CRITIC,
+    TRAINING,
+    begin_with,
+    keep_critic,
+    keep_learner,
+    learner_processes,
+    take_critic,
+    take_learner,
+)
 from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.config.model_settings import LearnerParameters
@@ -42,7 +51,7 @@ class CriticParameters(Section):
 
 
 @task(name="initial_critic", task_run_name="{label}: initial_critic", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on()
+@depends_on(kernel=TRAINING, writes=CRITIC)
 def initial_critic(parameters: CriticParameters, *, policy: Reference, label: str = "initial_critic") -> Reference:
     """Make a critic with a trunk of its own and no training: the value of every state is 0."""
     rest_resident_engine()
@@ -56,7 +65,7 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference, label: st
 
 
 @task(name="learn_values", task_run_name="{label}: learn_values", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on()
+@depends_on(kernel=TRAINING, writes=CRITIC)
 def learn_values(
     parameters: CriticParameters,
     *,

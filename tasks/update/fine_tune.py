@@ -11,7 +11,7 @@ from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.credit.advantages import read_advantages
-from tasks.models_in_memory import keep_learner, take_learner
+from tasks.models_in_memory import POLICY, TRAINING, keep_learner, take_learner
 from tasks.playing import playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.restoring import opened
@@ -42,7 +42,12 @@ class FineTuneParameters(PlayParameters):
 
 
 @task(name="fine_tune", task_run_name="{label}: fine_tune", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=playing_code, reads=playing_reads)
+@depends_on(
+    kernel=(*TRAINING, "turnwise.agent.imitation", "turnwise.policy.learner.imitation_batches"),
+    writes=POLICY,
+    code=playing_code,
+    reads=playing_reads,
+)
 def fine_tune(
     parameters: FineTuneParameters,
     *,

@@ -9,12 +9,13 @@ from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.credit.credit import save_credit
 from tasks.playing import world_code
 from tasks.rollout.in_memory import trajectories_of
-from turnwise.agent.playing import the_world
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.credit import Advantages, CreditBatch
+from turnwise.credit.credit_files import CREDIT
 from turnwise.credit.rejection_sampling import successes
 from turnwise.credit.selection import trainable
 from turnwise.store import Reference, default_store
+from turnwise.world import make_world
 
 
 class KeepParameters(Section):
@@ -28,14 +29,20 @@ class KeepParameters(Section):
 
 
 @task(name="keep", task_run_name="{label}: keep", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(code=world_code, platform_bound=False)
+@depends_on(
+    kernel=("turnwise.credit.advantages", "turnwise.credit.rejection_sampling", "turnwise.credit.selection"),
+    writes=CREDIT,
+    code=world_code,
+    platform_bound=False,
+)
 def keep(parameters: KeepParameters, *, rollout: Reference, label: str = "keep") -> Reference:
     """Credit every trajectory that has a reply to learn from: 1 if selected, else 0.
 
     The metric `kept` counts the selected trajectories.
     """
     trajectories = trajectories_of(rollout)
-    chosen = frozenset(successes(trajectories, the_world(parameters.world).primary_metric, parameters.threshold))
+    world = make_world(parameters.world.name, parameters.world.parameters)
+    chosen = frozenset(successes(trajectories, world.primary_metric, parameters.threshold))
     with_replies = trainable(trajectories, None, grouped=False)
     batch = CreditBatch.of([trajectories[index] for index in with_replies], parameters.rewards)
     selected = np.array([index in chosen for index in with_replies], dtype=np.float64)

@@ -10,7 +10,15 @@ from prefect import task
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.credit.advantages import read_advantages
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import base_reference, begin_with, frozen_policy, keep_learner, take_learner
+from tasks.models_in_memory import (
+    POLICY,
+    TRAINING,
+    base_reference,
+    begin_with,
+    frozen_policy,
+    keep_learner,
+    take_learner,
+)
 from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.config.model_settings import Compute, LearnerParameters
@@ -65,7 +73,7 @@ class UpdateParameters(Section):
 
 
 @task(name="update", task_run_name="{label}: update", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on()
+@depends_on(kernel=TRAINING, writes=POLICY)
 def update(
     parameters: UpdateParameters,
     *,

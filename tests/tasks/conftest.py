@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from stage_samples import Small, tiny
+from traced_stages import traced
 
 from flows.run_state import play_parameters
+from tasks.caching import all_dependencies
 from tasks.prepare.materials import (
     DemonstrationParameters,
     PolicyParameters,
@@ -70,3 +73,16 @@ def small(small_home: tuple[Small, Path], tmp_path: Path, monkeypatch: pytest.Mo
     shutil.copytree(small_home[1], tmp_path / "home")
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
     return small_home[0]
+
+
+@pytest.fixture(autouse=True)
+def keys_cover_what_runs() -> Iterator[None]:
+    """Whatever a test runs of a stage of this package is in the stage's cache key, or `MAY_ALSO_RUN` says why not."""
+    stages = {name: stage for name, stage in all_dependencies().items() if stage.kernel is not None}
+    with traced(stages) as runs:
+        yield
+    uncovered = {run.stage.name: run.uncovered() for run in runs}
+    assert {name: modules for name, modules in uncovered.items() if modules} == {}, (
+        "a result depends on code that is not in the cache key of its stage: declare its module in the stage's kernel, "
+        "or, where it cannot change the result, say so in MAY_ALSO_RUN of traced_stages.py"
+    )

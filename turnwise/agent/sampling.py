@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from turnwise.agent.formats import make_format
 from turnwise.agent.loop import RolloutResult, make_episodes, require_few_losses, roll_out
 from turnwise.agent.playing import PlayParameters, episode_config, the_world, worlds_seed
 from turnwise.config.model_settings import Compute
-from turnwise.policy.declared_functions import DeclaredFunctions
 from turnwise.policy.engines.contract import Sampling, Shares
 from turnwise.policy.engines.resident import close_resident_engine, resident_engine
 from turnwise.policy.engines.spread import EngineSpread
@@ -24,8 +23,6 @@ from turnwise.world import Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from turnwise.policy.tokenizer import ChatFrame
 
 MOST_EPISODES_AT_ONCE = 256
 
@@ -92,6 +89,8 @@ def play_episodes(
     horizon: int | None = None,
 ) -> RolloutResult:
     """Play the episodes that `make` makes from the episode config. All other arguments are as in `play_with_policy`."""
+    from turnwise.policy.function_frame import chat_frame
+
     agent = parameters.agent
     frame = chat_frame(tokenizer, make_format(agent.format, the_world(parameters.world)).functions)
     engine = resident_engine(
@@ -128,12 +127,3 @@ def play_episodes(
     played = with_added_rewards(played, parameters.added_rewards)
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played
-
-
-# An artifact never changes under its digest, so its tokenizer can be cached by folder.
-@cache
-def chat_frame(tokenizer: Path, functions: DeclaredFunctions | None = None) -> ChatFrame:
-    """The chat frame of the tokenizer in a folder, with the functions that a reply format declares."""
-    from turnwise.policy.function_frame import load_frame_of
-
-    return load_frame_of(tokenizer, functions)

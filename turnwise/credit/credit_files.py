@@ -19,6 +19,8 @@ from turnwise.credit import Advantages, CreditBatch
 from turnwise.data.arrays import Ragged, offsets_of
 from turnwise.data.trajectory_files import list_column, numbers_of_column, rows_of_column
 
+CREDIT = "credit 1"
+"""The layout of these files. It is in the cache key of who writes them: a changed layout gets another number."""
 CREDIT_FILE = "credit.parquet"
 
 

@@ -25,6 +25,8 @@ from turnwise.project import project_root
 from turnwise.world import World
 
 SUFFIXES = (".jsonl", ".parquet")
+CONVERSATIONS = "conversations 1"
+"""The layout of these files. It is in the cache key of who writes them: a changed layout gets another number."""
 CONVERSATIONS_FILE = "conversations.jsonl"
 """The file of an artifact."""
 

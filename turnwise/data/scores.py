@@ -14,6 +14,8 @@ import pyarrow.parquet as parquet
 from turnwise.data.arrays import Numbers, Ragged
 from turnwise.data.trajectory_files import list_column, numbers_of_column, rows_of_column
 
+SCORES = "scores 1"
+"""The layout of these files. It is in the cache key of who writes them: a changed layout gets another number."""
 SCORES_FILE = "scores.parquet"
 
 

@@ -10,6 +10,9 @@ from pathlib import Path
 from turnwise.errors import ConfigurationError
 from turnwise.world import Split, Task
 
+TASK_SETS = "task set 1"
+"""The layout of these files. It is in the cache key of who writes them: a changed layout gets another number."""
+
 
 def write_task_set(folder: Path, split: Split, tasks: Sequence[Task]) -> None:
     """Write a task set as the JSON Lines file `SPLIT.jsonl`, one task per line, in order."""

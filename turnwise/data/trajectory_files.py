@@ -21,6 +21,8 @@ from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind, t
 from turnwise.errors import ArtifactError
 from turnwise.world import Task
 
+TRAJECTORIES = "trajectories 1"
+"""The layout of these files. It is in the cache key of who writes them: a changed layout gets another number."""
 TRAJECTORIES_FILE = "trajectories.parquet"
 TURNS_FILE = "turns.parquet"
 LOST_FILE = "lost.json"

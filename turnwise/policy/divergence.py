@@ -35,11 +35,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from turnwise.config.optimization import ReferencePenalty
 from turnwise.data.arrays import Numbers, Ragged, SequenceBatch
 
 if TYPE_CHECKING:  # Importing torch takes seconds, and rewards need it only where there is a penalty.
     import torch
+
+    from turnwise.config.optimization import ReferencePenalty
 
 LARGEST_LOG_RATIO = 20.0
 """Largest absolute value, in nats, of a log ratio whose exponential is taken: of the losses, of importance weights, and

@@ -8,6 +8,7 @@ rendering, as `turnwise.policy.tokenizer.ChatFrame` does for the other messages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,13 @@ def load_frame_of(folder: Path, functions: DeclaredFunctions | None) -> ChatFram
     Raises ConfigurationError as `ChatFrame` and `FunctionFrame` do.
     """
     return frame_of(load_tokenizer(folder), generation_end_tokens(folder), functions)
+
+
+# An artifact never changes under its digest, so its tokenizer can be cached by folder.
+@cache
+def chat_frame(folder: Path, functions: DeclaredFunctions | None = None) -> ChatFrame:
+    """`load_frame_of` for the folder of an artifact, which is read once in a process."""
+    return load_frame_of(folder, functions)
 
 
 def frame_of(

@@ -49,6 +49,7 @@ DETERMINES_NOTHING: Mapping[str, str] = {
     "tasks": "where a stage's inputs come from and where its result goes: what it computes is its function's own code",
     "turnwise.store": "where artifacts lie; what is in them is verified against their digests",
     "turnwise.tracking": "what MLflow shows of results",
+    "turnwise.project": "in which folder a project lies",
     "turnwise.progress": "what the terminal shows meanwhile",
     "turnwise.errors": "what is said where there is no result",
     "turnwise.suggestions": "which name a message suggests",
