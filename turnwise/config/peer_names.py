@@ -226,6 +226,27 @@ PEER_NAMES: tuple[PeerName, ...] = (
         {LOSS: "cispo", "optimization.clip_high": f"{ANY} - 1"},
         "x is epsilon_high, the largest weight itself; there is no lower clip",
     ),
+    PeerName(
+        TRL,
+        "loss_type",
+        "luspo",
+        {LOSS: "gspo", AGGREGATION: "sequence-sum"},
+        "with importance_sampling_level sequence; set both clips: TRL's are epsilon, 0.2",
+    ),
+    PeerName(
+        TRL,
+        "reward_funcs",
+        "get_soft_overlong_punishment",
+        {
+            "rewards.overlong": {
+                "level": "outcome",
+                "weight": 1.0,
+                "function": "overlong",
+                "options": {"longest": 4096, "buffer": 512},
+            }
+        },
+        "max_completion_len is longest, soft_punish_cache buffer",
+    ),
     PeerName(TRL, "loss_type", "sapo", {LOSS: "sapo", AGGREGATION: "sequence-mean"}),
     PeerName(
         TRL,
