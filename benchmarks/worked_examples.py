@@ -2,7 +2,7 @@
 
     python -m benchmarks.worked_examples [EXAMPLES ...]
 
-Without a warm start, replies of one line, 16 validation tasks a world, one thread. docs/language-model.md has what it
+Without a warm start, replies of one line, 16 validation tasks a world, one thread. docs/science/smollm2.md has what it
 printed.
 """
 
