@@ -1,36 +1,124 @@
-"""The flows that prefect.yaml deploys; their parameters correspond to the command line's arguments.
+"""The flows that prefect.yaml deploys: all that the command line computes of an experiment, with typed parameters.
 
-Both are parsed into the same configuration model, `turnwise.experiment`. A mistake fails the run before any stage.
-The comparison is a flow run within theirs, whose tags say what it is of: they are known once the parameters are read.
+The parameters correspond to the command line's arguments. `changes` is a pydantic model that has every value of every
+section: the form on Prefect's page has a field with a description for each, and the server refuses a wrong one before
+there is a run. All are read into one configuration, `turnwise.experiment`: what only the whole shows to be wrong fails
+the run before any stage. The work is a flow run within theirs, whose tags say what it is of: they are
+known once the parameters are read.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from prefect import flow, runtime
+from pydantic import ConfigDict, Field, create_model
 
 from flows.ablation import comparison
+from flows.credit_study import study_credit
+from flows.evaluate import evaluation, preparation
 from flows.recording.publish import AblationResult
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process
+from flows.sweep import sweep as compare_values
+from flows.sweep import sweep_experiment
+from turnwise.config.quantities import Seed
+from turnwise.config.schema import Section
+from turnwise.config.sweeps import candidates
 from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
 from turnwise.project import project_root
 from turnwise.store.default import use_storage
 
+YamlFile = Annotated[str, Field(pattern=r"\.ya?ml$")]
+PARAMETERS = "params.yaml"
+
+
+def _optional_fields(section: type[Section]) -> Any:
+    """The model of a section's values of which each may be left out, with their types and descriptions."""
+    fields: dict[str, Any] = {
+        name: (field.rebuild_annotation() | None, Field(None, description=field.description))
+        for name, field in section.model_fields.items()
+    }
+    return create_model(section.__name__, __config__=_CLOSED, __doc__=section.__doc__, **fields)
+
+
+_CLOSED = ConfigDict(extra="forbid")
+_SECTIONS = {
+    name: field.annotation
+    for name, field in Experiment.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+}
+_FIELDS: dict[str, Any] = {
+    name: (_optional_fields(section) | None, Field(None, description=section.__doc__))
+    for name, section in _SECTIONS.items()
+}
+_Changes: Any = create_model("Changes", __config__=_CLOSED, **_FIELDS)
+
+
+class Changes(_Changes):
+    """Values that take precedence over those of the files, by section. What is left empty stays as it is there."""
+
+    def settings(self) -> dict[str, Any]:
+        """The values by dotted key."""
+        changed = self.model_dump(mode="json", exclude_none=True)
+        return {f"{section}.{name}": value for section, values in changed.items() for name, value in values.items()}
+
 
 def _run_name() -> str:
     """The name of a flow run: its flow and parameters, written as on the command line."""
     given = runtime.flow_run.parameters
-    settings = [f"{key}={value}" for key, value in (given["settings"] or {}).items()]
+    changes = {} if given["changes"] is None else Changes.model_validate(given["changes"]).settings()
+    settings = [f"{key}={value}" for key, value in {**changes, **(given["settings"] or {})}.items()]
     chosen = [str(given[name]) for name in ("variant", "seed") if given.get(name) is not None]
     return " ".join([runtime.flow_run.flow_name, *(given["overlays"] or [given["parameters"]]), *chosen, *settings])
 
 
+@flow(name="prepare", flow_run_name=_run_name)
+def prepare(
+    parameters: YamlFile = PARAMETERS,
+    overlays: list[YamlFile] | None = None,
+    changes: Changes | None = None,
+    settings: dict[str, Any] | None = None,
+) -> dict[str, str]:
+    """Make the task sets, demonstrations, tokenizer and warm start of an experiment. Returns them by name.
+
+    Args:
+        parameters: the parameters file, relative to the project's folder.
+        overlays: files laid over it, in order.
+        changes: values that take precedence over those of the files, by section.
+        settings: further values by dotted key, e.g. `{"variants.mt-grpo.rollout.group_size": 8}`.
+    """
+    _begin()
+    made = run_flow(preparation, _load(parameters, overlays, changes, settings))
+    return {name: str(reference) for name, reference in vars(made).items()}
+
+
+@flow(name="evaluate", flow_run_name=_run_name)
+def evaluate(
+    parameters: YamlFile = PARAMETERS,
+    overlays: list[YamlFile] | None = None,
+    changes: Changes | None = None,
+    settings: dict[str, Any] | None = None,
+) -> dict[str, dict[str, float]]:
+    """Evaluate the baseline policies and the warm start on the test tasks. Returns their metrics by name.
+
+    Args:
+        parameters: the parameters file, relative to the project's folder.
+        overlays: files laid over it, in order.
+        changes: values that take precedence over those of the files, by section.
+        settings: further values by dotted key.
+    """
+    _begin()
+    return run_flow(evaluation, _load(parameters, overlays, changes, settings))
+
+
 @flow(name="ablation", flow_run_name=_run_name)
 def ablation(
-    parameters: str = "params.yaml", overlays: list[str] | None = None, settings: dict[str, Any] | None = None
+    parameters: YamlFile = PARAMETERS,
+    overlays: list[YamlFile] | None = None,
+    changes: Changes | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> str:
     """Compare the variants of a parameters file over its seeds. Returns the digest of all that was computed.
 
@@ -39,31 +127,92 @@ def ablation(
     Args:
         parameters: the parameters file, relative to the project's folder.
         overlays: files laid over it, in order.
-        settings: single values by dotted key, e.g. `{"optimization.iterations": 5}`.
+        changes: values that take precedence over those of the files, by section.
+        settings: further values by dotted key, e.g. `{"variants.mt-grpo.rollout.group_size": 8}`.
     """
     _begin()
-    return _digest(run_flow(comparison, _load(parameters, overlays, settings)))
+    return _digest(run_flow(comparison, _load(parameters, overlays, changes, settings)))
 
 
 @flow(name="experiment", flow_run_name=_run_name)
 def experiment(
-    parameters: str = "params.yaml",
-    overlays: list[str] | None = None,
+    parameters: YamlFile = PARAMETERS,
+    overlays: list[YamlFile] | None = None,
+    changes: Changes | None = None,
     settings: dict[str, Any] | None = None,
     variant: str | None = None,
-    seed: int | None = None,
+    seed: Seed | None = None,
 ) -> str:
     """Train and test one variant with one seed. Returns the digest of all that was computed.
 
     Args:
         parameters: the parameters file, relative to the project's folder.
         overlays: files laid over it, in order.
-        settings: single values by dotted key.
+        changes: values that take precedence over those of the files, by section.
+        settings: further values by dotted key.
         variant: a name of the section `variants`; by default the parameters as they are.
         seed: by default the first of `ablation.seeds`.
     """
     _begin()
-    return _digest(run_flow(comparison, single(_load(parameters, overlays, settings), variant, seed)))
+    return _digest(run_flow(comparison, single(_load(parameters, overlays, changes, settings), variant, seed)))
+
+
+@flow(name="sweep", flow_run_name=_run_name)
+def sweep(
+    values: dict[str, list[Any]],
+    parameters: YamlFile = PARAMETERS,
+    overlays: list[YamlFile] | None = None,
+    changes: Changes | None = None,
+    settings: dict[str, Any] | None = None,
+    variant: str | None = None,
+    seeds: Annotated[int, Field(ge=1, le=100)] = 3,
+    random: Annotated[int, Field(ge=1, le=1000)] | None = None,
+) -> str:
+    """Try values of some keys, on validation tasks and with seeds that no comparison uses. Returns the digest.
+
+    Args:
+        values: what is tried, by dotted key, e.g. `{"optimization.learning_rate": [0.0001, 0.0003]}`.
+        parameters: the parameters file, relative to the project's folder.
+        overlays: files laid over it, in order.
+        changes: values that take precedence over those of the files, by section.
+        settings: further values by dotted key.
+        variant: the variant that they are tried in; by default the parameters as they are.
+        seeds: how many seeds each candidate gets.
+        random: how many candidates are drawn; by default every combination of the values is tried.
+    """
+    _begin()
+    tried = candidates(values, random)
+    chosen = sweep_experiment(_load(parameters, overlays, changes, settings), tried, variant, seeds)
+    result = run_flow(compare_values, chosen, tried)
+    result.require_whole()
+    return result.digest
+
+
+@flow(name="credit-study", flow_run_name=_run_name)
+def credit_study(
+    parameters: YamlFile = PARAMETERS,
+    overlays: list[YamlFile] | None = None,
+    changes: Changes | None = None,
+    settings: dict[str, Any] | None = None,
+    policy: str | None = None,
+    tasks: Annotated[int, Field(ge=1)] = 16,
+    replays: Annotated[int, Field(ge=1, le=10_000)] = 8,
+) -> str:
+    """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times.
+
+    Returns the digest of the study.
+
+    Args:
+        parameters: the parameters file, relative to the project's folder.
+        overlays: files laid over it, in order.
+        changes: values that take precedence over those of the files, by section.
+        settings: further values by dotted key.
+        policy: a folder, or the digest of a stored policy; by default the experiment's warm start.
+        tasks: how many validation tasks are played.
+        replays: how often each state is played on.
+    """
+    _begin()
+    return run_flow(study_credit, _load(parameters, overlays, changes, settings), policy, tasks, replays).digest
 
 
 def _digest(result: AblationResult) -> str:
@@ -78,8 +227,11 @@ def _begin() -> None:
     prepare_process()
 
 
-def _load(parameters: str, overlays: list[str] | None, settings: dict[str, Any] | None) -> Experiment:
-    root = project_root()
-    chosen = load(root / parameters, [root / overlay for overlay in overlays or []], settings or {})
+def _load(
+    parameters: str, overlays: list[str] | None, changes: Changes | None, settings: dict[str, Any] | None
+) -> Experiment:
+    """The experiment. Raises ConfigurationError for values that do not fit together."""
+    root, changed = project_root(), {} if changes is None else changes.settings()
+    chosen = load(root / parameters, [root / overlay for overlay in overlays or []], {**changed, **(settings or {})})
     use_storage(chosen.storage.url, chosen.storage.cache_gigabytes)
     return chosen

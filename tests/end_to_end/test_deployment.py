@@ -82,6 +82,23 @@ def test_an_unknown_parameter_is_refused_before_any_stage_and_the_automation_pau
     site.run("prefect", "work-pool", "resume", "turnwise")
 
 
+def test_a_wrong_value_is_refused_before_there_is_a_run(site: Site) -> None:
+    before = len(site.ask("flow_runs"))
+    command = ("prefect", "deployment", "run", "experiment/local", "--param")
+    for wrong in ('changes={"optimization": {"iterations": 0}}', 'changes={"optimisation": {}}', "seed=-1"):
+        site.run(*command, wrong, expected=1)
+    assert len(site.ask("flow_runs")) == before
+
+
+def test_every_flow_is_deployed_with_a_description_of_each_parameter(site: Site) -> None:
+    found = {each["name"]: each["id"] for each in site.ask("flows")}
+    deployments = {each["flow_id"]: each for each in site.ask("deployments")}
+    for name in ("ablation", "experiment", "sweep", "prepare", "evaluate", "credit-study"):
+        schema = deployments[found[name]]["parameter_openapi_schema"]
+        assert all(each.get("description") for each in schema["properties"].values()), name
+        assert schema["definitions"]["Optimization"]["properties"]["iterations"]["anyOf"][0]["minimum"] == 1
+
+
 def scheduled_runs(site: Site, schedule: str) -> list[dict[str, Any]]:
     """The runs that a schedule of the deployment has planned, and those that it has started, by when they were due."""
     runs = site.ask("flow_runs", sort="EXPECTED_START_TIME_ASC")
