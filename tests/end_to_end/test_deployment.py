@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shlex
+import signal
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +19,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 from deployed_site import START_SECONDS, Site, deployed, wait_until
-from project_copy import ROOT
+from project_copy import ROOT, start
 
 pytestmark = pytest.mark.chain
 
@@ -239,6 +241,57 @@ def test_the_documented_message_is_sent_for_the_ablation_whose_tag_is_matched(si
         assert json.loads(received.get(timeout=START_SECONDS)) == {"text": "a run of credit: Failed"}
         server.shutdown()
     assert received.empty(), "of the other ablation nothing is said"
+
+
+SILENT = """
+import time
+from prefect import flow
+@flow(flow_run_name="within the silent run")
+def within():
+    time.sleep(3600)
+@flow(flow_run_name="a silent run")
+def outer():
+    within()
+outer()
+"""
+
+
+def test_the_documented_automation_ends_a_silent_run_that_was_cancelled_and_its_subflow(site: Site) -> None:
+    names = ["a silent run", "within the silent run"]
+    file = site.project / "silent.yaml"
+    file.write_text((ROOT / "examples" / "silent-runs.yaml").read_text().replace("within: 600", "within: 60"))
+    (site.project / "silent.py").write_text(SILENT)
+    site.run("prefect", "automation", "create", "--from-file", file.name)
+    variables = {"PREFECT_API_URL": site.url, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30", "NO_PROXY": "127.0.0.1"}
+    try:
+        with (site.project / "silent.log").open("w") as log:
+            process = start(site.project, "silent", output=log, **variables)
+            try:
+                wait_until(lambda: len(alive(site, names)) == 2, "both runs must give a sign of life")
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        (outer,) = runs_of(site, names[:1])
+        cancelled = {"state": {"type": "CANCELLING"}}  # as `prefect flow-run cancel` does; no worker is left to end it
+        with httpx.Client(trust_env=False, timeout=60) as client:
+            client.post(f"{site.url}/flow_runs/{outer['id']}/set_state", json=cancelled).raise_for_status()
+        ended = "the automation must end the run and its subflow"
+        wait_until(lambda: [run["state_name"] for run in runs_of(site, names)] == ["Crashed"] * 2, ended)
+    finally:
+        site.run("prefect", "automation", "delete", "a run without a sign of life has crashed")
+
+
+def runs_of(site: Site, names: list[str]) -> list[dict[str, Any]]:
+    return site.ask("flow_runs", flow_runs={"name": {"any_": names}})
+
+
+def alive(site: Site, names: list[str]) -> set[str]:
+    """The ids of those flow runs of these names that have given a sign of life."""
+    ids = {f"prefect.flow-run.{run['id']}" for run in runs_of(site, names)}
+    asked = {"filter": {"event": {"name": ["prefect.flow-run.heartbeat"]}}}
+    with httpx.Client(trust_env=False, timeout=60) as client:
+        events = client.post(f"{site.url}/events/filter", json=asked).raise_for_status().json()["events"]
+    return ids & {event["resource"]["prefect.resource.id"] for event in events}
 
 
 def documented(name: str) -> str:
