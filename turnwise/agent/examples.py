@@ -2,8 +2,9 @@
 
 They are messages of the conversation, in the chat template's own frame: what the world said as the user's, the oracle's
 replies, in the agent's format, as the assistant's; then comes the policy's own task. All episodes begin with the same
-tokens, which are not computed for each reply: vLLM keeps them in its prefix cache, in blocks of 128 tokens, the embedded
-engine in each of its slots, and the learner computes them once for each group. Nothing of an example is trained on.
+tokens, which are not computed for each reply: vLLM keeps them in its prefix cache, in blocks of 128 tokens, the
+embedded engine in each of its slots, and the learner computes them once for each group. Nothing of an example is
+trained on.
 
 This is few-shot prompting (Brown et al. 2020, arXiv 2005.14165); what differs is that the examples are whole episodes.
 """
