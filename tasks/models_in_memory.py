@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 SCORING = ("turnwise.policy.adapted", "turnwise.policy.scored_policy")
 """The modules that compute log-probabilities, for cache keys."""
-TRAINING = ("turnwise.policy.learner.loading", "turnwise.policy.learner.worker", "turnwise.policy.model_files")
+TRAINING = (
+    "turnwise.policy.adapted",
+    "turnwise.policy.learner.loading",
+    "turnwise.policy.learner.worker",
+    "turnwise.policy.model_files",
+)
 """The modules that train a policy and a critic, for cache keys."""
 POLICY, CRITIC = "policy 1", "critic 1"
 """The layout of their folders. It is in the cache key of who writes them: a changed layout gets another number."""

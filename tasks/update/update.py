@@ -73,7 +73,7 @@ class UpdateParameters(Section):
 
 
 @task(name="update", task_run_name="{label}: update", retries=1, **BY_CONTENT_OPTIONS)
-@depends_on(kernel=TRAINING, writes=POLICY)
+@depends_on(kernel=(*TRAINING, "turnwise.policy.adaptive_penalty"), writes=POLICY)
 def update(
     parameters: UpdateParameters,
     *,

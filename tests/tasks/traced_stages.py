@@ -23,6 +23,8 @@ GIVES_MEMORY_BACK = "lets an earlier stage's engine rest before a learner comput
 LEFT_BY_TRAINING = dict.fromkeys(
     (
         "turnwise.policy.critic.critic",
+        "turnwise.policy.child_process",
+        "turnwise.policy.learner.asked",
         "turnwise.policy.learner.learner",
         "turnwise.policy.learner.loading",
         "turnwise.policy.learner.on_processes",
