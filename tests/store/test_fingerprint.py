@@ -52,6 +52,7 @@ def forget() -> None:
     code._not_yet_written.clear()
     code._closure.cache_clear()
     code._function_digest.cache_clear()
+    code._definitions.cache_clear()
     code._public_names.cache_clear()
     code._is_uninstalled.cache_clear()
     code._edited.clear()
@@ -352,3 +353,56 @@ def test_a_file_written_a_moment_ago_is_read_again_since_the_next_write_may_have
     os.utime(helper, ns=(state.st_atime_ns, state.st_mtime_ns))
     forget()
     assert code.fingerprint(["our_world.world"]) != before
+
+
+BESIDE = {
+    "stages/__init__.py": "",
+    "stages/stage.py": """
+from our_world.helper import one
+from stages import reading
+from stages.writing import write as save
+
+
+def stage():
+    return save(reading.read(), one())
+""",
+    "stages/reading.py": """
+def read():
+    return _rows()
+
+
+def _rows():
+    return 1
+
+
+def other():
+    return 1
+""",
+    "stages/writing.py": "def write(*values):\n    return values\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "counts"),
+    [
+        ("stages/reading.py", "return _rows()", "return -_rows()", True),
+        ("stages/reading.py", "def _rows():\n    return 1", "def _rows():\n    return 2", True),
+        ("stages/reading.py", "def other():\n    return 1", "def other():\n    return 2", False),
+        ("stages/writing.py", "return values", "return values[:1]", True),
+        ("our_world/helper.py", "return 1", "return 2", False),
+    ],
+)
+def test_the_digest_of_a_function_has_what_it_uses_of_modules_beside_its_own(
+    folder: Path, name: str, old: str, new: str, counts: bool
+) -> None:
+    def digest() -> str:
+        forget()
+        return code._function_digest("stages.stage", "stage")
+
+    (folder / "stages").mkdir()
+    for each, text in BESIDE.items():
+        (folder / each).write_text(text)
+    before, text = digest(), (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new))
+    assert (digest() != before) == counts

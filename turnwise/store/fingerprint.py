@@ -91,38 +91,58 @@ def modules_of(module_names: Sequence[str], without: Sequence[str] = ()) -> tupl
 
 
 def function_digest(function: Callable[..., Any]) -> str:
-    """A digest of a module's function and of what it uses of its own module: functions, classes and constants.
+    """A digest of a function and of the functions, classes and constants that it uses of its own package's modules.
 
-    Decorators, annotations, docstrings and the code of other modules do not count. The source is read once per process.
+    Decorators, annotations, docstrings and the code of other packages do not count. A source is read once per process.
     """
     return _function_digest(function.__module__, function.__qualname__)
 
 
 @cache
 def _function_digest(module: str, name: str) -> str:
-    spec = _find(module)
-    assert spec is not None and spec.origin is not None, f"the module {module} has been imported from a file"
-    tree = _WithoutAnnotations().visit(_WithoutTexts().visit(_parsed(Path(spec.origin))))
-    definitions: dict[str, ast.stmt] = {}
-    for node in tree.body:
-        for defined in _defined_names(node):
-            definitions[defined] = node
-    if name not in definitions:  # defined within another function
-        return digest_of(ast.dump(tree))
+    if name not in _definitions(module):  # defined within another function
+        return digest_of([ast.dump(node) for node in _definitions(module).values()])
+    package = module.rpartition(".")[0]
     used: dict[str, str] = {}
-    waiting = [name]
+    waiting = [(module, name)]
     while waiting:
-        wanted = waiting.pop()
-        if wanted in used or wanted not in definitions:
-            continue
-        node = definitions[wanted]
-        used[wanted] = ast.dump(node)
-        waiting.extend(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+        module, name = waiting.pop()
+        node = _definitions(module).get(name)
+        if isinstance(node, ast.ImportFrom):
+            origin, original = _absolute(node, package), _original(node, name)
+            if origin.startswith(f"{package}.") and package:
+                waiting.append((origin, original))
+        elif node is not None and f"{module}.{name}" not in used:
+            used[f"{module}.{name}"] = ast.dump(node)
+            for each in ast.walk(node):
+                if isinstance(each, ast.Name):
+                    waiting.append((module, each.id))
+                elif isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
+                    beside = _definitions(module).get(each.value.id)
+                    if isinstance(beside, ast.ImportFrom) and package and _absolute(beside, package) == package:
+                        waiting.append((f"{package}.{_original(beside, each.value.id)}", each.attr))
     return digest_of(used)
 
 
+@cache
+def _definitions(module: str) -> Mapping[str, ast.stmt]:
+    """By name, the statement of a module that defines it, or imports it from another module; without texts."""
+    spec = _find(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return {}
+    tree = _WithoutAnnotations().visit(_WithoutTexts().visit(_parsed(Path(spec.origin))))
+    return {name: node for node in tree.body for name in _defined_names(node)}
+
+
+def _original(node: ast.ImportFrom, name: str) -> str:
+    """What a name is called where it is imported from."""
+    return next(alias.name for alias in node.names if name in (alias.asname, alias.name))
+
+
 def _defined_names(node: ast.stmt) -> list[str]:
-    """The names that a statement of a module defines; none for an import."""
+    """The names that a statement of a module defines, or imports from another module."""
+    if isinstance(node, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
