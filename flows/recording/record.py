@@ -20,7 +20,6 @@ from typing import Literal, ParamSpec
 from flows import roster
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.run_state import Iteration, Prepared, Run, play_parameters
-from tasks.caching import all_dependencies
 from tasks.credit.advantages import read_credit
 from tasks.playing import playing_code, world_code
 from tasks.rollout.in_memory import trajectories_of
@@ -115,6 +114,8 @@ def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
     for each in roster.ROSTER:
         import_module(each.module)
+    from tasks.caching import all_dependencies  # imports Prefect, which whoever only reads records does without
+
     declared = all_dependencies()
     stages = [declared[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in roster.ROSTER))]
     kernels = sorted({module for stage in stages for module in stage.computing_modules})
