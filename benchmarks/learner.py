@@ -34,8 +34,7 @@ import torch
 
 from turnwise.config.model_settings import ModelSettings
 from turnwise.data.arrays import SequenceBatch, TokenSequence
-from turnwise.policy import forward_pass
-from turnwise.policy.learner import learner as learner_module
+from turnwise.policy import forward_pass, scored_policy
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
@@ -157,7 +156,7 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
         seconds.append(_seconds(lambda: learner.update(batch, settings), device))
         with (
             patch.object(forward_pass, "reply_states", padded_reply_states),
-            patch.object(learner_module, "leaves_padding_out", lambda model: False),
+            patch.object(scored_policy, "leaves_padding_out", lambda model: False),
         ):
             of_theirs.append(_seconds(lambda: learner.update(batch, settings), device))
         same_shapes.append(_products(shapes, dtype, device))

@@ -39,6 +39,7 @@ def test_mlflow_records_inside_of_the_folder_that_is_meant(
     monkeypatch.chdir(tmp_path / "elsewhere")
     home = tmp_path / name
     home.mkdir()
+    monkeypatch.setenv("TURNWISE_HOME", str(home))
     run = Recorder(sqlite_address(home / "mlflow.db"), "turnwise", home / "mlflow").parent("a", "b", {})
     run.log_text("text", "note.txt")
     assert [path.read_text() for path in home.rglob("note.txt")] == ["text"]

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from flows.commands import record_commands
 from flows.commands.cli import status_of
 from flows.recording.record import recording_store
 from flows.runtime import flow_runs
+from tests.own_view import let_see
 from turnwise.experiment import load
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.tracking import Recorder
@@ -201,7 +203,7 @@ def test_every_command_on_recorded_runs_closes_them(
     record(sqlite_address(home / "mlflow.db"), home)
     copy = copied(home, monkeypatch)
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(os, "execvp", lambda *_: None)
+    let_see(monkeypatch, record_commands, "os", execvp=lambda *_: None)
     status_of(command)
     assert statuses(sqlite_address(copy / "mlflow.db")) == of("killed", status="KILLED"), capsys.readouterr()
 

@@ -165,6 +165,8 @@ def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
         return "it needs a critic, which a stored policy does not have"
     if "anchors" in needs and batch.anchors is None:
         return "it needs anchor states, which this world does not tell"
+    if "named_rewards" in needs and batch.named_rewards is None:
+        return "it needs each reward by its name, which these episodes do not have"
     if rule.options.get("rule") == "paper" and (most := max(turn_limit, *batch.turns)) > 2:
         return f"it is defined on at most two turns; this world allows {most}"
     return None

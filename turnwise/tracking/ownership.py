@@ -12,7 +12,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from turnwise.project import home
 from turnwise.store.process_register import ProcessRegister
@@ -79,5 +79,5 @@ def _processes(tracking_uri: str) -> ProcessRegister:
     if _is_homes_own(tracking_uri):
         return ProcessRegister("mlflow")
     parts = urlsplit(tracking_uri)
-    place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    place = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, parts.fragment))
     return ProcessRegister(f"mlflow-{hashlib.blake2b(place.encode(), digest_size=8).hexdigest()}")
