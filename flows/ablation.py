@@ -72,7 +72,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
         keep_time(reported, seconds, 1 + shared.number, display.made.issuperset(made))
     outcome = AblationOutcome(prepared, baselines, warm_start, runs, left_out, reported)
     if not left_out:
-        keep_finished(experiment, outcome, display.calls)
+        keep_finished(experiment, outcome, record.code, display.calls)
     result = publish(experiment, outcome, record, display.computed, display.found)
     publish_results(result.report, result.folder / "report.html", store)
     progress.complete()

@@ -85,7 +85,7 @@ def ablation(
     recording_store(experiment)
     require_place()
     if finished is not None:
-        result = publish_finished(experiment, finished.outcome(experiment), len(finished.calls))
+        result = publish_finished(experiment, finished)
         with _following(follow):
             for call in finished.calls:
                 notify(replace(call, cached=True, seconds=0.0))

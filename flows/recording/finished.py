@@ -85,6 +85,8 @@ class FinishedAblation(BaseModel):
     warm_start: Reference
     runs: list[RecordedRun]
     report: Reference
+    code: str
+    """Its `computing_code`, which takes seconds to find out."""
     calls: list[StageCall]
     """Every stage that was called, in the order in which they returned."""
 
@@ -112,14 +114,15 @@ def _recorded(run: Run) -> RecordedRun:
     )
 
 
-def keep_finished(experiment: Experiment, outcome: AblationOutcome, calls: Sequence[StageCall]) -> None:
-    """Keep what an ablation came to, with the stages that were called, for `finished_ablation`."""
+def keep_finished(experiment: Experiment, outcome: AblationOutcome, code: str, calls: Sequence[StageCall]) -> None:
+    """Keep what an ablation came to, with the code that computed it and the calls of stages: see `FinishedAblation`."""
     finished = FinishedAblation(
         prepared=vars(outcome.prepared),
         baselines=outcome.baselines,
         warm_start=outcome.warm_start,
         runs=[_recorded(run) for run in outcome.runs],
         report=outcome.report,
+        code=code,
         calls=list(calls),
     )
     write_whole(_path(experiment), finished.model_dump_json())

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.recording.finished import AblationOutcome
+from flows.recording.finished import AblationOutcome, FinishedAblation
 from flows.recording.record import AblationRecord
 from flows.recording.recorded_metrics import summary_metrics
 from flows.recording.results import (
@@ -69,7 +69,7 @@ def publish(
         outcome.runs,
     )
     folder = results_folder(experiment)
-    digests = digests_of(experiment, digest, outcome.prepared, evaluations, outcome.runs)
+    digests = digests_of(experiment, record.code, digest, outcome.prepared, evaluations, outcome.runs)
     repeat = compared_with_former(folder, digests)
     write_results(folder, data, digests)
     sentences = [] if data.outcomes is None else data.outcomes.sentences()
@@ -77,9 +77,10 @@ def publish(
     return AblationResult(data, folder, digest, repeat, computed, found, outcome.left_out)
 
 
-def publish_finished(experiment: Experiment, outcome: AblationOutcome, found: int) -> AblationResult:
+def publish_finished(experiment: Experiment, finished: FinishedAblation) -> AblationResult:
     """Publish an ablation that is recorded as a whole, and log the warnings of its runs once more."""
-    record = AblationRecord(experiment, outcome.prepared)
+    outcome = finished.outcome(experiment)
+    record = AblationRecord(experiment, outcome.prepared, finished.code)
     record.compared_with({**outcome.baselines, WARM_START: outcome.warm_start})
     for run in outcome.runs:
         if run.start_warning and run.seed == experiment.ablation.seeds[0]:
@@ -87,4 +88,4 @@ def publish_finished(experiment: Experiment, outcome: AblationOutcome, found: in
         if run.ended is not None:
             logger.warning("%s. The policy that it ended with is tested, and counts like any other", run.ended.message)
         record.whole(run)
-    return publish(experiment, outcome, record, 0, found)
+    return publish(experiment, outcome, record, 0, len(finished.calls))

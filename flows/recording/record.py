@@ -137,15 +137,15 @@ def plugin_modules_of(experiment: Experiment) -> list[str]:
     ]
 
 
-def describe(experiment: Experiment, prepared: Prepared) -> AblationDescription:
-    """What is recorded of an ablation before any of its runs."""
+def describe(experiment: Experiment, prepared: Prepared, code: str) -> AblationDescription:
+    """What is recorded of an ablation before any of its runs; `code` is its `computing_code`."""
     values = experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS})
     made = {name: str(reference) for name, reference in vars(prepared).items()}
     world = world_ingredients(experiment.world)
     found, diff = pretrained(experiment.policy), run_environment.uncommitted_diff()
     return AblationDescription(
         name=experiment.ablation.name,
-        identity=digest_of([values, made, world, computing_code(experiment), run_environment.platform()]),
+        identity=digest_of([values, made, world, code, run_environment.platform()]),
         parameters=values,
         variants=[experiment.variant(name).model_dump(mode="json") for name in experiment.ablation.variants],
         tags={
@@ -183,12 +183,14 @@ def _alone(method: Callable[Arguments, None]) -> Callable[Arguments, None]:
 class AblationRecord:
     """The MLflow record of an ablation, to which its runs are added as they go, by any thread."""
 
-    def __init__(self, experiment: Experiment, prepared: Prepared) -> None:
+    def __init__(self, experiment: Experiment, prepared: Prepared, code: str | None = None) -> None:
+        """`code` is the ablation's `computing_code` where it is known, which takes seconds to find out."""
         self._experiment, self._prepared = experiment, prepared
+        self.code = computing_code(experiment) if code is None else code
         uri = tracking_uri(experiment)
         local = None if has_own_artifacts(uri) else home() / "mlflow"
         recorder = Recorder(uri, experiment.tracking.experiment, local)
-        self.tracked = TrackedAblation(recorder, describe(experiment, prepared))
+        self.tracked = TrackedAblation(recorder, describe(experiment, prepared, self.code))
         self._configured: dict[str, Experiment] = {}
         self._runs: dict[str, Run] = {}
         self._weights = {name: reward.weight for name, reward in experiment.rewards.items()}

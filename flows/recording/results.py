@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from flows import roster
-from flows.recording.record import computing_code
 from flows.run_state import Prepared, Run
 from tasks.playing import tasks_of
 from turnwise.config.schema import BESIDE_RESULTS
@@ -50,11 +49,17 @@ def all_references(runs: Sequence[Run]) -> list[Reference]:
 
 
 def digests_of(
-    experiment: Experiment, digest: str, prepared: Prepared, evaluations: Mapping[str, Reference], runs: Sequence[Run]
+    experiment: Experiment,
+    code: str,
+    digest: str,
+    prepared: Prepared,
+    evaluations: Mapping[str, Reference],
+    runs: Sequence[Run],
 ) -> dict[str, Any]:
     """The digests that a run with the same parameters and seeds must reproduce bit by bit.
 
-    The entry `made` is not one of them: it says which parameters, code and platform produced the results.
+    The entry `made` is not one of them: it says which parameters, code and platform produced the results; `code`
+    is the ablation's `computing_code`.
     """
     return {
         "all": digest,
@@ -68,7 +73,7 @@ def digests_of(
         },
         "made": {
             "parameters": digest_of([parameters_digest(experiment), _brought(experiment, prepared)]),
-            "code": computing_code(experiment),
+            "code": code,
             "platform": run_environment.platform(),
         },
     }

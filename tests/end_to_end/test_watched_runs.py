@@ -102,7 +102,9 @@ def test_the_plan_finds_what_the_run_started_from(returned: Run) -> None:
     start, mine = signal_at_start(returned.experiment, returned.start), experiment(**AWAY_FROM_THE_START)
     assert recorded_signals(mine) is None, "the ablation is not finished"
     assert returned.test is not None
-    keep_finished(mine, AblationOutcome(returned.prepared, {}, returned.start, [returned], [], returned.test), [])
+    keep_finished(
+        mine, AblationOutcome(returned.prepared, {}, returned.start, [returned], [], returned.test), "code", []
+    )
     assert recorded_signals(experiment(**AWAY_FROM_THE_START)) == {start: ["base"]}
     assert recorded_signals(experiment(**AWAY_FROM_THE_START, **{"evaluation.samples": 7})) is None
 

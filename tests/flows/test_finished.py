@@ -40,7 +40,7 @@ def kept(mine: Experiment, ended: EarlyEnd | None = None) -> tuple[AblationOutco
     run.iterations = [Iteration(1, Models(made, None), 3, {"rollout": made, "health": made}, earlier=None)]
     run.start_warning, run.ended, run.test = "nothing to begin with", ended, made
     outcome = AblationOutcome(prepared, {"random": made}, made, [run], [], made)
-    keep_finished(mine, outcome, [StageCall("number", "one", made, False, 1.0, f"number/{'a' * 32}")])
+    keep_finished(mine, outcome, "code", [StageCall("number", "one", made, False, 1.0, f"number/{'a' * 32}")])
     return outcome, made
 
 
@@ -72,7 +72,7 @@ def test_where_it_is_recorded_is_no_part_of_what_it_depends_on() -> None:
 def test_an_artifact_that_is_damaged_or_of_another_key_counts_as_not_recorded() -> None:
     mine = experiment()
     outcome, made = kept(mine)
-    keep_finished(mine, outcome, [StageCall("number", "one", made, False, 1.0, f"number/{'b' * 32}")])
+    keep_finished(mine, outcome, "code", [StageCall("number", "one", made, False, 1.0, f"number/{'b' * 32}")])
     assert finished_ablation(mine) is None
     kept(mine)
     assert finished_ablation(mine) is not None
