@@ -65,7 +65,7 @@ FEW = {
     "variants.small": {},
     "tracking.traces": 0,
 }
-MISMATCH = 1e-5
+MISMATCH = 5e-5
 """Nats by which engine and learner may differ in float32."""
 LARGE = 2**20
 

@@ -22,7 +22,7 @@ class Calls(Observer):
 
     def finished(self, call: StageCall) -> None:
         if not call.cached:
-            self.computed.append(call.label)
+            self.computed.append(call.stage if call.label == "preparation" else call.label)
 
 
 def prepared(*settings: str) -> tuple[Prepared, list[str]]:

@@ -30,7 +30,8 @@ from turnwise.tracking.ownership import close_abandoned
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 RECORD = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
 from pathlib import Path
 from turnwise.own_process import collect_rarely
 collect_rarely()
