@@ -154,7 +154,7 @@ def installed_imports(module_names: Sequence[str]) -> frozenset[str]:
 
     Raises ConfigurationError as `fingerprint` does.
     """
-    sources = _closure(tuple(sorted(set(module_names))), frozenset())
+    sources = _closure(tuple(sorted(set(module_names))), frozenset(DETERMINES_NOTHING))
     ours = OUR_PACKAGES | {source.name.partition(".")[0] for source in sources} | sys.stdlib_module_names
     return frozenset({name.partition(".")[0] for source in sources for name, _ in source.imports} - ours - {""})
 
