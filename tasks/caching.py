@@ -71,7 +71,7 @@ Arguments = ParamSpec("Arguments")
 
 _OUR_MISTAKES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 _failed_lookup: ContextVar[Exception | None] = ContextVar("failed_lookup", default=None)
-"""Why the record of the current call could not be looked up. Prefect takes any such error for a missing record."""
+"""Why the key or the record of the current call is not known. Prefect takes any such error for a missing record."""
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,9 @@ def depends_on(
         @functools.wraps(function)
         def compute(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
             label = str(dependencies.arguments(*args, **kwargs).get("label", dependencies.name))
-            ingredients = dependencies.ingredients(*args, **kwargs)  # raises what Prefect has only noted for the key
             if (error := _failed_lookup.get()) is not None:
                 raise error
+            ingredients = dependencies.ingredients(*args, **kwargs)
             for observer in current_observers.get():
                 observer.started(dependencies.name, label)
             began = time.perf_counter()
@@ -229,7 +229,8 @@ class ByContent(CachePolicy):
         _failed_lookup.set(None)
         try:
             return dependencies_of(task_ctx.task).key(**inputs)
-        except Exception:
+        except Exception as error:
+            _failed_lookup.set(error)
             return None
 
 
