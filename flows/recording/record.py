@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Literal, ParamSpec
 
@@ -112,8 +111,6 @@ def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
 
 def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
-    for each in roster.ROSTER:
-        import_module(each.module)
     from tasks.caching import all_dependencies  # imports Prefect, which whoever only reads records does without
 
     declared = all_dependencies()
