@@ -55,8 +55,6 @@ class IterationStage:
     that are never due together may share one; their metrics and costs are then described by the first."""
     task: str
     """The name of the task that computes it."""
-    module: str
-    """The module of that task."""
     due: Callable[[Experiment, int], bool]
     """Whether it runs in an iteration, which counts from 1, by the configuration alone."""
     seconds: float
@@ -98,7 +96,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="rollout",
         task="rollout",
-        module="tasks.rollout.rollout",
         due=lambda experiment, number: True,
         seconds=1.0,
         groups=("rollout",),
@@ -120,7 +117,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="selection",
         task="select",
-        module="tasks.credit.select",
         due=lambda experiment, number: experiment.selection.rule != "all",
         seconds=0.1,
         groups=("selection",),
@@ -128,7 +124,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="probe",
         task="probe",
-        module="tasks.health.probe",
         due=lambda experiment, number: (
             experiment.monitors.probe_every is not None and (number - 1) % experiment.monitors.probe_every == 0
         ),
@@ -140,7 +135,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="values",
         task="values",
-        module="tasks.credit.scores",
         due=lambda experiment, number: experiment.has_critic,
         seconds=0.8,
         costs=(MachineCost("seconds/values"),),
@@ -148,7 +142,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="reference",
         task="reference",
-        module="tasks.credit.scores",
         due=lambda experiment, number: experiment.optimization.reference is not None,
         seconds=0.4,
         costs=(MachineCost("seconds/reference"),),
@@ -156,7 +149,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="credit",
         task="credit",
-        module="tasks.credit.credit",
         due=lambda experiment, number: not _evolves(experiment),
         seconds=0.1,
         groups=("credit",),
@@ -170,14 +162,12 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="credit",
         task="keep",
-        module="tasks.update.rejection_sampling",
         due=lambda experiment, number: _evolves(experiment),
         seconds=0.1,
     ),
     IterationStage(
         name="policy",
         task="update",
-        module="tasks.update.update",
         due=lambda experiment, number: not _evolves(experiment) and not _warms_up(experiment, number),
         seconds=1.2,
         groups=("update",),
@@ -199,7 +189,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="policy",
         task="fine_tune",
-        module="tasks.update.fine_tune",
         due=lambda experiment, number: _evolves(experiment),
         seconds=1.5,
         follows="policy",
@@ -207,7 +196,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="critic",
         task="learn_values",
-        module="tasks.update.critic",
         due=lambda experiment, number: (
             experiment.has_critic and (not experiment.critic_on_trunk or _warms_up(experiment, number))
         ),
@@ -219,7 +207,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="evaluation",
         task="evaluate",
-        module="tasks.rollout.evaluate",
         due=_evaluates,
         seconds=2.0,
         groups=("validation",),
@@ -228,7 +215,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="evaluation_at_horizon",
         task="evaluate",
-        module="tasks.rollout.evaluate",
         due=lambda experiment, number: _limits_turns(experiment) and _evaluates(experiment, number),
         seconds=2.0,
         groups=("validation_at_horizon",),
@@ -237,7 +223,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="health",
         task="health",
-        module="tasks.health.health",
         due=lambda experiment, number: True,
         seconds=0.2,
         groups=("monitor", "alarm", "horizon"),
@@ -263,7 +248,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="returned",
         task="return_to",
-        module="tasks.health.health",
         due=lambda experiment, number: False,  # an alarm's response makes it, once the iteration is recorded
         seconds=0.1,
         follows="policy",

@@ -66,7 +66,6 @@ def measure_lengths(run: Run, iteration: Iteration) -> Reference:
 ADDED = IterationStage(
     name="lengths",
     task="lengths",
-    module=__name__,
     due=lambda experiment, number: True,
     seconds=3.0,
     groups=("lengths",),
