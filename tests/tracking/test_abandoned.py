@@ -31,7 +31,8 @@ ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 RECORD = """
 import os, signal, sys, time
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 from pathlib import Path
 from turnwise.own_process import collect_rarely
 collect_rarely()
