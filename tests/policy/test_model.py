@@ -415,18 +415,19 @@ def test_compiled_layers_compute_the_same_though_an_engine_turned_the_compiler_o
 
     # What other processes compiled, with other kernels perhaps, lies in a folder that all share.
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    # Else it compiles a program for each instruction set, to see which of them work.
-    monkeypatch.setattr(torch._inductor.config.cpp, "vec_isa_ok", True)
     policy, settings = make_policy(0), ModelSettings(compiled=True, gradient_checkpointing=True)
-    monkeypatch.setattr(torch._dynamo.config, "disable", True)  # as vLLM's engine leaves it
-    counters.clear()
-    states, gradients = states_and_gradients(load_policy(policy, settings))
-    assert counters["stats"]["unique_graphs"] == 1, "one graph for both layers"
-    expected_states, expected = states_and_gradients(load_policy(policy, PLAIN))
+    # By torch's own patches: what monkeypatch puts back it deletes from torch's settings, which then lack it.
+    unsearched = torch._inductor.config.patch({"cpp.vec_isa_ok": True})  # else it tries each instruction set
+    turned_off = torch._dynamo.config.patch(disable=True)  # as vLLM's engine leaves it
+    with unsearched, turned_off:
+        counters.clear()
+        states, gradients = states_and_gradients(load_policy(policy, settings))
+        assert counters["stats"]["unique_graphs"] == 1, "one graph for both layers"
+        expected_states, expected = states_and_gradients(load_policy(policy, PLAIN))
+        assert torch._dynamo.config.disable, "left as it was"
     assert torch.allclose(states, expected_states, atol=1e-5)
     for name, gradient in expected.items():
         assert (gradients[name] - gradient).norm() <= 1e-4 * gradient.norm(), name
-    assert torch._dynamo.config.disable, "left as it was"
 
 
 def test_a_published_temperature_without_sampling_does_not_keep_a_policy_from_being_saved(

@@ -45,6 +45,8 @@ MAY_ALSO_RUN: Mapping[str, Mapping[str, str]] = {
         "turnwise.data.evaluations": READS_FILES,
         "turnwise.config.runner": "checks a section of the configuration, whose values are in the key",
         "turnwise.policy.engines.resident": GIVES_MEMORY_BACK,
+        "turnwise.policy.engines.vllm": GIVES_MEMORY_BACK,
+        "turnwise.policy.engines.on_processes": GIVES_MEMORY_BACK,
     },
     "reference": LEFT_BY_TRAINING,
     "values": LEFT_BY_TRAINING,
