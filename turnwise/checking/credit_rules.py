@@ -21,7 +21,6 @@ import numpy as np
 from turnwise.checking.credit_bias import PROBLEMS, DecisionProblem, Rule, bias_of
 from turnwise.checking.report import Broken, CheckReport, NotApplicable, examine
 from turnwise.credit import CreditBatch, Estimator, estimate, estimator_of, require_options, value_targets
-from turnwise.credit.batch import NAMED
 from turnwise.credit.declaration import require_declaration
 from turnwise.data.arrays import Ragged
 from turnwise.errors import ConfigurationError
@@ -112,7 +111,7 @@ def advantages_have_the_shape(rule: CheckedRule) -> str:
     longest = _longest(rule)
     for batch in (rule.batch(longest=longest), rule.batch(longest=1), rule.batch(groups=1, longest=longest)):
         expected = batch.trained_turns if rule.estimator.level == "turn" else batch.trained_tokens
-        for given in (batch, _only_needed(rule, batch)):
+        for given in (batch, batch.with_only(rule.estimator.needs)):
             found = rule.credited(given)
             if not np.array_equal(found.offsets, expected.offsets):
                 raise Broken(
@@ -152,7 +151,7 @@ def order_does_not_matter(rule: CheckedRule) -> str:
     """Check that a batch in another order gives each trajectory the same advantages."""
     batch = rule.batch(longest=_longest(rule))
     order = generator(rule.seed, "check-rule", "order").permutation(len(batch)).tolist()
-    moved = _rows(rule.credited(_taken(batch, order)))
+    moved = _rows(rule.credited(batch.select(order)))
     _require_alike("in another order of trajectories", [_rows(rule.credited(batch))[place] for place in order], moved)
     return f"{len(batch)} trajectories"
 
@@ -230,34 +229,6 @@ def bias_is_known(problem: DecisionProblem, rule: CheckedRule) -> str:
 def _longest(rule: CheckedRule) -> int:
     restricted = rule.estimator.restriction(rule.options)
     return 4 if restricted is None or restricted.most_turns is None else restricted.most_turns
-
-
-def _only_needed(rule: CheckedRule, batch: CreditBatch) -> CreditBatch:
-    """The batch without what the rule does not declare that it needs."""
-    needs = rule.estimator.needs
-    further = ("values", "truncated", "bootstrap") if "values" in needs else ()
-    left_out = {"reply_lengths", "values", "anchors", "truncated", "bootstrap", *NAMED} - {*needs, *further}
-    lengths = {"reply_lengths"} if "values" in needs else set()
-    without: dict[str, Any] = dict.fromkeys(left_out - lengths)
-    return replace(batch, **without)
-
-
-def _taken(batch: CreditBatch, order: list[int]) -> CreditBatch:
-    def rows(ragged: Ragged | None) -> Ragged | None:
-        return None if ragged is None else ragged.select(order)
-
-    return CreditBatch(
-        group=[batch.group[place] for place in order],
-        turn_rewards=batch.turn_rewards.select(order),
-        outcome=[batch.outcome[place] for place in order],
-        reply_lengths=rows(batch.reply_lengths),
-        values=rows(batch.values),
-        anchors=None if batch.anchors is None else [batch.anchors[place] for place in order],
-        truncated=None if batch.truncated is None else [batch.truncated[place] for place in order],
-        bootstrap=None if batch.bootstrap is None else [batch.bootstrap[place] for place in order],
-        named_rewards=rows(batch.named_rewards),
-        reward_weights=rows(batch.reward_weights),
-    )
 
 
 def _rows(advantages: Ragged) -> list[list[float]]:

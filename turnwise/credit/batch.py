@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -25,6 +25,16 @@ PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NAMED = ("named_rewards", "reward_weights")
 NUMBERS = ("turn_rewards", "outcome", "values", "token_rewards", "bootstrap", *NAMED)
 FLAGS = ("truncated", "trained")
+NEEDS: Mapping[str, str] = {
+    "reply_lengths": "the tokens of each turn's reply",
+    "values": "a critic's values per reply token",
+    "anchors": "the world's state before each turn",
+    "named_rewards": "each named reward of a trajectory",
+    "reward_weights": "the weight of each named reward",
+}
+"""The inputs that a rule may declare as needed, in words."""
+COMES_WITH: Mapping[str, tuple[str, ...]] = {"values": ("reply_lengths", "truncated", "bootstrap")}
+"""The inputs that belong to another one."""
 Rewards = Literal["outcome", "merged"]
 """Which rewards make up a trajectory's: the outcome, or the outcome plus its turn rewards."""
 
@@ -114,6 +124,22 @@ class CreditBatch:
 
     def __len__(self) -> int:
         return len(self.group)
+
+    def select(self, order: Sequence[int]) -> CreditBatch:
+        """The batch of these trajectories, in this order."""
+        selected: dict[str, Any] = {}
+        for name in (field.name for field in fields(self)):
+            rows = getattr(self, name)
+            if rows is not None:
+                selected[name] = rows.select(order) if isinstance(rows, Ragged) else [rows[index] for index in order]
+        return CreditBatch(**selected)
+
+    def with_only(self, needs: Sequence[str]) -> CreditBatch:
+        """The batch with the rewards, these inputs and what comes with them, and nothing else."""
+        kept = {"group", "turn_rewards", "outcome", *needs}
+        kept.update(other for need in needs for other in COMES_WITH.get(need, ()))
+        without: dict[str, Any] = {field.name: None for field in fields(self) if field.name not in kept}
+        return replace(self, **without)
 
     @property
     def members(self) -> dict[int, list[int]]:

@@ -9,21 +9,19 @@ from typing import Any
 import numpy as np
 
 from turnwise.credit import CreditBatch, Estimator, estimate, estimator_of, value_targets
-from turnwise.credit.batch import NAMED
+from turnwise.credit.batch import NEEDS
 from turnwise.data.arrays import Ragged
 from turnwise.errors import ConfigurationError, raised_at
 from turnwise.plugins import require_installed
 
-NEEDED = ("reply_lengths", "values", "anchors", *NAMED)
-"""The inputs that a rule may declare as needed."""
 TURNS = (1, 2, 2, 1)
 """The turns of the trajectories of the batch on which a rule is tried: two groups of two. Every rule allows two."""
 
 
 def require_declaration(title: str, estimator: Estimator) -> None:
     """Raise ConfigurationError for a rule that declares what cannot be. `title` names it in the message."""
-    if unknown := [need for need in estimator.needs if need not in NEEDED]:
-        raise ConfigurationError(f"{title} may need {', '.join(NEEDED)}; it declares {', '.join(unknown)}")
+    if unknown := [need for need in estimator.needs if need not in NEEDS]:
+        raise ConfigurationError(f"{title} may need {', '.join(NEEDS)}; it declares {', '.join(unknown)}")
     if estimator.level not in ("turn", "token"):
         raise ConfigurationError(f"{title} must have the level turn or token; it declares {estimator.level!r}")
     if estimator.level == "token" and "reply_lengths" not in estimator.needs:
@@ -36,7 +34,7 @@ def require_answer(key: str, name: str, options: Mapping[str, Any]) -> None:
 
     Otherwise its first batch would stop the run, after the warm start and a rollout.
     """
-    batch = _small_batch(estimator_of(name).needs)
+    batch = _small_batch().with_only(estimator_of(name).needs)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -51,19 +49,18 @@ def require_answer(key: str, name: str, options: Mapping[str, Any]) -> None:
         ) from error
 
 
-def _small_batch(needs: tuple[str, ...]) -> CreditBatch:
-    """Two groups of two trajectories of one and two turns, with three tokens a reply."""
+def _small_batch() -> CreditBatch:
+    """Two groups of two trajectories of one and two turns, with three tokens a reply and all that a rule may need."""
     tokens = [[0.1 * (place + 1) for place in range(3 * turns)] for turns in TURNS]
-    counted, with_critic = "reply_lengths" in needs, "values" in needs
     return CreditBatch(
         group=[0, 0, 1, 1],
         turn_rewards=Ragged.of([0.1 * (index + turn) for turn in range(turns)] for index, turns in enumerate(TURNS)),
         outcome=[1.0, 0.0, 0.25, 0.5],
-        reply_lengths=Ragged.of(([3] * turns for turns in TURNS), np.int64) if with_critic or counted else None,
-        values=Ragged.of(tokens) if with_critic else None,
-        anchors=[["start", "end"][:turns] for turns in TURNS] if "anchors" in needs else None,
-        truncated=[False, True, False, False] if with_critic else None,
-        bootstrap=[0.5] * len(TURNS) if with_critic else None,
-        named_rewards=Ragged.of([[1.0, 0.0]] * len(TURNS)) if any(need in NAMED for need in needs) else None,
-        reward_weights=Ragged.of([[1.0, 0.5]] * len(TURNS)) if any(need in NAMED for need in needs) else None,
+        reply_lengths=Ragged.of(([3] * turns for turns in TURNS), np.int64),
+        values=Ragged.of(tokens),
+        anchors=[["start", "end"][:turns] for turns in TURNS],
+        truncated=[False, True, False, False],
+        bootstrap=[0.5] * len(TURNS),
+        named_rewards=Ragged.of([[1.0, 0.0]] * len(TURNS)),
+        reward_weights=Ragged.of([[1.0, 0.5]] * len(TURNS)),
     )

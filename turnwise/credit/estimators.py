@@ -14,7 +14,7 @@ from turnwise.config.peer_names import peer_answer
 from turnwise.config.schema import Credit
 from turnwise.credit.advantages import Advantages, turn_means
 from turnwise.credit.anchor_states import gigpo, hgpo
-from turnwise.credit.batch import NAMED, CreditBatch
+from turnwise.credit.batch import NAMED, NEEDS, CreditBatch
 from turnwise.credit.decoupled_rewards import gdpo
 from turnwise.credit.generalised_advantage import (
     bi_level_gae,
@@ -139,15 +139,6 @@ def estimator_of(name: str) -> Estimator:
     )
 
 
-_IN_WORDS: Mapping[str, str] = {
-    "reply_lengths": "the tokens of each turn's reply",
-    "values": "a critic's values per reply token",
-    "anchors": "the world's state before each turn",
-    "named_rewards": "each named reward of a trajectory",
-    "reward_weights": "the weight of each named reward",
-}
-
-
 def estimate(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     """The advantages of a batch by the named estimator: one row per trajectory, with one entry per turn or reply token.
 
@@ -199,7 +190,7 @@ def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
     estimator = estimator_of(name)
     for needed in estimator.needs:
         if getattr(batch, needed) is None:
-            raise CreditError(f"{name!r} needs {needed}, {_IN_WORDS[needed]}; the batch has none")
+            raise CreditError(f"{name!r} needs {needed}, {NEEDS[needed]}; the batch has none")
     advantages = estimator.function(batch, **options)
     return advantages if name in ESTIMATORS else _required(name, estimator, batch, advantages)
 

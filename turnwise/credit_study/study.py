@@ -158,15 +158,21 @@ def advantages_of_turns(rule: Rule, batch: CreditBatch) -> list[list[float]]:
     return [[tokens[0] for tokens in row] for row in of_turns]
 
 
+_LACKING = {
+    "reply_lengths": "it needs the tokens of each reply, which these episodes do not have",
+    "values": "it needs a critic, which a stored policy does not have",
+    "anchors": "it needs anchor states, which this world does not tell",
+    "named_rewards": "it needs each reward by its name, which these episodes do not have",
+    "reward_weights": "it needs each reward by its name, which these episodes do not have",
+}
+"""Why a rule cannot be judged on a batch that lacks what it needs."""
+
+
 def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
     """Why a rule cannot be judged on this batch; None if it can."""
-    needs = ESTIMATORS[rule.estimator].needs
-    if "values" in needs:
-        return "it needs a critic, which a stored policy does not have"
-    if "anchors" in needs and batch.anchors is None:
-        return "it needs anchor states, which this world does not tell"
-    if "named_rewards" in needs and batch.named_rewards is None:
-        return "it needs each reward by its name, which these episodes do not have"
+    lacking = [need for need in ESTIMATORS[rule.estimator].needs if getattr(batch, need) is None]
+    if lacking:
+        return _LACKING[lacking[-1]]
     if rule.options.get("rule") == "paper" and (most := max(turn_limit, *batch.turns)) > 2:
         return f"it is defined on at most two turns; this world allows {most}"
     return None
