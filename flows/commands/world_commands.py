@@ -73,6 +73,18 @@ def check(
         Literal["world", "rule", "reward"] | None,
         typer.Option("--as", help="What it is to be checked as.", show_default="what the name leads to"),
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Of a world: also measure what training will meet, and write it here as a page and JSON.",
+            show_default=False,
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Count the certificate's lengths in its tokens.", show_default=False),
+    ] = None,
 ) -> None:
     """Check that a world, a credit rule or a reward keeps its contract."""
     from flows.commands.worlds import named_world
@@ -81,6 +93,10 @@ def check(
     from turnwise.config.overlays import parse_setting
 
     kind = kind or kind_of(name)
+    if certificate is not None and kind != "world":
+        raise ConfigurationError(f"--certificate belongs to worlds; {name!r} is a {kind}: leave it out")
+    if tokenizer is not None and certificate is None:
+        raise ConfigurationError("--tokenizer counts the lengths in a certificate: give --certificate FOLDER, too")
     if kind == "world":
         made, parameters = named_world(name, preset, settings or [])
         found = check_world(made, parameters=parameters)
@@ -89,6 +105,10 @@ def check(
             raise ConfigurationError(f"--preset belongs to worlds; {name!r} is a {kind}: leave it out")
         found = check_named(kind, name, dict(map(parse_setting, settings or [])))
     sys.stdout.write("\n".join(found.lines()) + "\n")
+    if certificate is not None:
+        from flows.commands.worlds import show_certificate
+
+        show_certificate(made, parameters, found, certificate, tokenizer)
     if not found.passed:
         raise TurnwiseError(f"the {found.what} {name!r} does not keep its contract")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -19,6 +19,9 @@ from turnwise.errors import ConfigurationError
 from turnwise.reporting.baseline_table import BaselineRow, recorded_baselines
 from turnwise.reporting.formatting import UNDEFINED, number
 from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class
+
+if TYPE_CHECKING:
+    from turnwise.checking import CheckReport
 
 DOCS = Path(__file__).parents[2] / "docs"
 """The folder with the baselines record that belongs to this version of the code."""
@@ -132,3 +135,42 @@ def _limits(limits: Limits) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def show_certificate(
+    world: World, parameters: Mapping[str, Any], contract: CheckReport, folder: Path, tokenizer: Path | None
+) -> None:
+    """Measure a world's certificate, write it into a folder, and print what to know before training.
+
+    `tokenizer` is a folder in Hugging Face's layout. Raises ConfigurationError where it cannot be read.
+    """
+    from turnwise.checking.certificate import certify
+    from turnwise.reporting.html.certificate_page import CERTIFICATE_FILES, write_certificate
+
+    counts = None if tokenizer is None else _token_counter(tokenizer)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    with console.status(f"playing {world.name} by baseline policies and probes"):
+        measured = certify(
+            world,
+            parameters=parameters,
+            contract=contract,
+            count_tokens=counts,
+            tokenizer=tokenizer.name if tokenizer else "",
+        )
+    write_certificate(measured, folder)
+    for remark in measured.remarks or ["No probe earned more than the random policy; no task stands out."]:
+        console.print(remark)
+    for name in CERTIFICATE_FILES:
+        console.print(f"wrote {folder / name}")
+
+
+def _token_counter(folder: Path) -> Callable[[str], int]:
+    from turnwise.policy.tokenizer import load_tokenizer
+
+    if not (folder / "tokenizer_config.json").is_file():
+        raise ConfigurationError(
+            f"--tokenizer must be a folder with a tokenizer in Hugging Face's layout; {folder} has no "
+            "tokenizer_config.json: give the folder of a model"
+        )
+    tokenizer = load_tokenizer(folder)
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False))

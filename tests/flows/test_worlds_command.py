@@ -4,8 +4,10 @@ import io
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from envs.frozen_lake.lake import LakeEnvironment
+from flows.commands.cli import app
 from flows.commands.play import IN_LINES, play
 from flows.commands.worlds import WIDTH, named_world, show_worlds
 from lab.baselines import record_baselines
@@ -161,3 +163,22 @@ def test_a_mistake_is_refused(
     with pytest.raises(ConfigurationError) as caught:
         play(named_world(*world)[0], split, number, form, 0, io.StringIO(""), io.StringIO())
     assert message in str(caught.value)
+
+
+def test_a_check_writes_the_certificate_of_a_world(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["check", "bandit", "--certificate", str(tmp_path / "made")])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1] == f"wrote {tmp_path / 'made' / 'certificate.html'}"
+    assert "Certificate of the world bandit" in (tmp_path / "made" / "certificate.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["check", "grpo", "--certificate", "x"], "--certificate belongs to worlds; 'grpo' is a rule"),
+        (["check", "bandit", "--tokenizer", "x"], "give --certificate FOLDER, too"),
+    ],
+)
+def test_what_belongs_to_a_certificate_is_refused_elsewhere(arguments: list[str], reason: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, ConfigurationError) and reason in str(result.exception)

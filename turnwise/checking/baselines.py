@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turnwise import seeding
@@ -13,7 +13,7 @@ from turnwise.world import World
 
 @dataclass(frozen=True)
 class Score:
-    """One baseline policy on one task set: means over its tasks, with confidence intervals."""
+    """One scripted policy on one task set: means over its tasks, with confidence intervals."""
 
     baseline: str
     tasks: int
@@ -35,15 +35,20 @@ def score(world: World, baseline: str, episodes: int, seed: int) -> Score:
         [play(world, task, seeding.derive(seed, "baseline", replica), baseline) for replica in range(replicas)]
         for task in tasks
     ]
+    return score_of(world, baseline, played, seed)
+
+
+def score_of(world: World, policy: str, played: Sequence[Sequence[PlayedEpisode]], seed: int) -> Score:
+    """The score of a scripted policy's episodes, as many of each task. `seed` is that of the bootstrap."""
 
     def mean(value: Callable[[PlayedEpisode], float], *, proportion: bool = False) -> Interval:
-        of_tasks = [sum(value(episode) for episode in of_task) / replicas for of_task in played]
+        of_tasks = [sum(map(value, of_task)) / len(of_task) for of_task in played]
         return over_tasks(of_tasks, seed=seed, proportion=proportion)
 
     return Score(
-        baseline,
-        len(tasks),
-        len(tasks) * replicas,
+        policy,
+        len(played),
+        sum(map(len, played)),
         success=mean(lambda episode: float(episode.success), proportion=True),
         rewards=mean(lambda episode: weighted_return(world, episode)),
         turns=mean(lambda episode: float(len(episode.turns))),

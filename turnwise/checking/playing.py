@@ -31,6 +31,8 @@ from turnwise.world import (
     World,
 )
 
+Decide = Callable[[Environment, Observation, Remaining], ScriptedAction]
+"""A scripted policy in one episode: what it does after an observation, with so many turns and actions left."""
 SECONDS = 600.0
 """Time limit of another process that plays the same episodes, including its start and making the world."""
 
@@ -46,10 +48,11 @@ class PlayedTurn:
 
 @dataclass(frozen=True)
 class PlayedEpisode:
-    """One episode of one baseline policy, from the first observation to its end."""
+    """One episode of one scripted policy, from the first observation to its end."""
 
     task: Task
     baseline: str
+    """The policy's name."""
     first: Observation
     turns: tuple[PlayedTurn, ...]
 
@@ -86,10 +89,14 @@ def open_episode(world: World, task: Task, seed: int) -> Environment:
 
 def play(world: World, task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
     """Play one whole episode. `ask_the_oracle` asks the oracle before every turn and ignores its answer."""
+    return play_by(world, task, seed, baseline, baseline_policy(task, seed, baseline, ask_the_oracle=ask_the_oracle))
+
+
+def play_by(world: World, task: Task, seed: int, name: str, decide: Decide) -> PlayedEpisode:
+    """Play one whole episode by any scripted policy of this name."""
     with closing(open_episode(world, task, seed)) as environment:
         first = environment.reset()
-        turns = tuple(play_turns(environment, world, task, seed, baseline, ask_the_oracle=ask_the_oracle))
-    return PlayedEpisode(task, baseline, first, turns)
+        return PlayedEpisode(task, name, first, tuple(play_turns(environment, first, world.limits_of(task), decide)))
 
 
 def play_in_turns(world: World, tasks: Sequence[Task], seed: int, baseline: str) -> list[PlayedEpisode]:
@@ -98,8 +105,8 @@ def play_in_turns(world: World, tasks: Sequence[Task], seed: int, baseline: str)
     try:
         firsts = [environment.reset() for environment in environments]
         baselines = [
-            play_turns(environment, world, task, seed, baseline)
-            for environment, task in zip(environments, tasks, strict=True)
+            play_turns(environment, first, world.limits_of(task), baseline_policy(task, seed, baseline))
+            for environment, first, task in zip(environments, firsts, tasks, strict=True)
         ]
         turns: list[list[PlayedTurn]] = [[] for _ in tasks]
         for _ in range(world.limits.turns):
@@ -112,24 +119,33 @@ def play_in_turns(world: World, tasks: Sequence[Task], seed: int, baseline: str)
     return [PlayedEpisode(task, baseline, first, tuple(played)) for task, first, played in together]
 
 
-def play_turns(
-    environment: Environment, world: World, task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False
-) -> Iterator[PlayedTurn]:
-    """Play an environment that was reset, turn by turn, until it ends or a limit is reached."""
+def baseline_policy(task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False) -> Decide:
+    """A baseline policy of the world, in one episode of the task. `ask_the_oracle` asks it too, before every turn."""
     generator = seeding.generator(seed, "checked player", baseline, task.id)
-    remaining = at_the_start(world.limits_of(task))
-    while remaining.turns > 0 and remaining.actions > 0:
+
+    def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
         if ask_the_oracle:
             environment.oracle(remaining)
-        decision = environment.decide(baseline, generator, remaining)
+        return environment.decide(baseline, generator, remaining)
+
+    return decide
+
+
+def play_turns(environment: Environment, first: Observation, limits: Limits, decide: Decide) -> Iterator[PlayedTurn]:
+    """Play an environment that was reset, turn by turn, until it ends or a limit is reached."""
+    observation, remaining = first, at_the_start(limits)
+    while remaining.turns > 0 and remaining.actions > 0:
+        decision = decide(environment, observation, remaining)
         steps: list[Step] = []
         for action in decision.actions[: min(remaining.actions_per_turn, remaining.actions)]:
             steps.append(environment.step(action))
             if steps[-1].terminated or steps[-1].truncated:
                 break
         yield PlayedTurn(remaining, decision, tuple(steps))
-        if steps and (steps[-1].terminated or steps[-1].truncated):
-            return
+        if steps:
+            if steps[-1].terminated or steps[-1].truncated:
+                return
+            observation = steps[-1].observation
         remaining = Remaining(remaining.turns - 1, remaining.actions_per_turn, remaining.actions - len(steps))
 
 

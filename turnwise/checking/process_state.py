@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from turnwise.checking.playing import open_episode, play_turns
+from turnwise.checking.playing import baseline_policy, open_episode, play_turns
 from turnwise.checking.report import Broken, Doubtful, shortened
 from turnwise.checking.subject import Subject
 from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task
@@ -94,8 +94,8 @@ def process_is_left_alone(subject: Subject) -> str:
 def _play(subject: Subject, task: Task, baseline: str, watch: _Watch) -> None:
     made = watch.call("make", partial(open_episode, subject.world, task, subject.seed))
     with closing(_Watched(made, watch)) as environment:
-        environment.reset()
-        for _ in play_turns(environment, subject.world, task, subject.seed, baseline):
+        first, decide = environment.reset(), baseline_policy(task, subject.seed, baseline)
+        for _ in play_turns(environment, first, subject.world.limits_of(task), decide):
             pass
 
 

@@ -1,0 +1,402 @@
+"""The certificate of a world: what training in it will meet, measured by scripted policies, without a model.
+
+`turnwise.checking.examination` checks that a world keeps its contract. A world that keeps it may still teach nothing,
+or the wrong thing. So the certificate measures, on the first test tasks:
+
+* the scores of the baseline policies, which bound what can be learned;
+* what **probes** earn: policies that do not read the task. A probe that earns more than the random policy shows how the
+  reward can be had without solving anything (reward hacking), or that a task is trivial;
+* tasks that the oracle never solves, and tasks that the random policy always does: neither moves a policy;
+* tasks that begin alike, within a split and across splits, and whether their solution is the same, too;
+* how long an episode is, in tokens where a tokenizer is named, else in characters;
+* the share of groups whose returns differ, for oracles that play some of their turns at random: the signal that GRPO
+  and its kin have, by the strength of the policy that training begins with.
+
+Everything is a function of the world, the seed and the counts: the same certificate, to the byte.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from turnwise import seeding
+from turnwise.checking.baselines import Score, score_of, weighted_return
+from turnwise.checking.examination import check_world
+from turnwise.checking.playing import Decide, PlayedEpisode, baseline_policy, first_tasks, play_by
+from turnwise.checking.report import CheckReport
+from turnwise.statistics import Interval, over_tasks
+from turnwise.statistics.group_spread import expected_spread
+from turnwise.store.world_identity import world_digest
+from turnwise.world import SPLITS, Environment, Observation, Remaining, ScriptedAction, Task, World
+
+RANDOM_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""Shares of turns that an oracle plays at random, for the spread of groups."""
+EXAMPLES = 3
+"""Task ids that are named of a kind; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A scripted policy that does not read the task, and what it earned."""
+
+    name: str
+    does: str
+    """What it does, in words."""
+    score: Score
+    over_random: Interval | None
+    """The mean of its return minus the random policy's on the same tasks; None where there is no random policy."""
+    solved: int
+    """The number of tasks that it solved at least once."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether it earns more than the random policy beyond chance or, where there is none, solves anything."""
+        if self.over_random is None:
+            return self.solved > 0
+        low = self.over_random.value if self.over_random.low is None else self.over_random.low
+        return low > 0.0
+
+
+@dataclass(frozen=True)
+class NamedTasks:
+    """Tasks of one kind: how many of how many there are, and the first ids."""
+
+    count: int
+    of: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Tasks whose first observation is that of another task."""
+
+    splits: tuple[str, str]
+    """The two splits that are compared, or twice the same one."""
+    alike: NamedTasks
+    """Tasks of the second split that begin like another of the first."""
+    same_solution: int | None
+    """How many of them the oracle solves by the same actions, too; None without an oracle."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """Means over episodes of one policy, and the largest: what a context must hold."""
+
+    policy: str
+    unit: str
+    """`tokens of NAME`, or `characters`."""
+    prompt: float
+    """Instruction, grammar and first observation."""
+    observation: float
+    """One observation after the first."""
+    action: float
+    """One turn's actions, without thought or format."""
+    episode: float
+    longest: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Groups of a policy that plays a share of its turns at random, and the others like the oracle."""
+
+    random_share: float
+    success: float
+    differing: float
+    """The expected share of groups whose returns differ."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What `certify` has measured."""
+
+    world: str
+    version: str
+    parameters: dict[str, Any]
+    digest: str
+    """Of the world's code and all that its episodes depend on."""
+    turnwise: str
+    """The version that measured."""
+    seed: int
+    contract: CheckReport
+    scores: tuple[Score, ...]
+    probes: tuple[Probe, ...]
+    impossible: NamedTasks | None
+    """Tasks that the oracle never solved; None without an oracle."""
+    trivial: NamedTasks | None
+    """Tasks that the random policy always solved; None without one."""
+    twins: tuple[Twins, ...]
+    lengths: tuple[Length, ...]
+    group_size: int
+    spread: tuple[Spread, ...]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What somebody who trains in this world should know first, a sentence each."""
+        return list(_remarks(self))
+
+    def json(self) -> str:
+        """The certificate as JSON text."""
+        return TypeAdapter(Certificate).dump_json(self, indent=2).decode() + "\n"
+
+
+def certify(
+    world: World,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    tasks: int = 50,
+    replicas: int = 8,
+    seed: int = 0,
+    count_tokens: Callable[[str], int] | None = None,
+    tokenizer: str = "",
+    contract: CheckReport | None = None,
+) -> Certificate:
+    """Measure a world's certificate.
+
+    Args:
+        world: the world, and `parameters` what it was made with.
+        tasks: the number of tasks that are looked at in each split.
+        replicas: episodes of each test task by each policy, and the size of the groups whose spread is measured.
+        seed: of the worlds' noise and the scripted policies.
+        count_tokens: the number of tokens of a text, by the tokenizer of this name; without it characters are counted.
+        tokenizer: the name of the tokenizer.
+        contract: what `check_world` has returned, where it was run already.
+
+    Raises ValueError for fewer than 2 tasks or replicas: neither a mean nor a group has a spread then.
+    """
+    if min(tasks, replicas) < 2:
+        raise ValueError(f"tasks and replicas must be at least 2; found {tasks} and {replicas}")
+    made = dict(parameters or {})
+    contract = contract or check_world(world, parameters=made, count=tasks, seed=seed)
+    tested = first_tasks(world, "test", tasks)
+    player = _Player(world, tested, replicas, seed)
+    baselines = {name: player.play(name, _baseline(name)) for name in world.baselines}
+    random, oracle = baselines.get("random"), baselines.get("oracle")
+    measured, unit = (len, "characters") if count_tokens is None else (count_tokens, f"tokens of {tokenizer}")
+    return Certificate(
+        world=world.name,
+        version=world.version,
+        parameters=made,
+        digest=world_digest(f"{type(world).__module__}:{type(world).__qualname__}", made),
+        turnwise=importlib.metadata.version("turnwise"),
+        seed=seed,
+        contract=contract,
+        scores=tuple(score_of(world, name, played, seed) for name, played in baselines.items()),
+        probes=tuple(_probe(player, name, does, policy, random) for name, does, policy in probes(world)),
+        impossible=None if oracle is None else _named(tested, oracle, lambda group: not any(_solved(group))),
+        trivial=None if random is None else _named(tested, random, lambda group: all(_solved(group))),
+        twins=tuple(_twins(world, tasks, seed)),
+        lengths=tuple(_length(world, name, played, measured, unit) for name, played in baselines.items()),
+        group_size=replicas,
+        spread=tuple(_spread(player, share, replicas) for share in RANDOM_SHARES) if random and oracle else (),
+    )
+
+
+def probes(world: World) -> Iterator[tuple[str, str, Callable[[Task, int], Decide]]]:
+    """The probes that can be played in a world: name, what it does, and the policy of an episode by task and seed."""
+    yield "empty", "answers nothing", _always(lambda _: "")
+    yield "copy", "sends back what it was shown", _always(lambda observation: observation.text)
+    for verb in sorted(world.verbs or ()):
+        yield f"{verb}[]", f"uses {verb} without an argument", _always(partial(_use, verb, copies=False))
+        yield f"{verb}[copy]", f"gives {verb} what it was shown", _always(partial(_use, verb, copies=True))
+    if "random" in world.baselines:
+        yield "repeat", "draws one random action and repeats it to the end", _repeat
+
+
+def _use(verb: str, observation: Observation, *, copies: bool) -> str:
+    return f"{verb}[{observation.text if copies else ''}]"
+
+
+def _always(action: Callable[[Observation], str]) -> Callable[[Task, int], Decide]:
+    """A policy whose action is a function of the last observation."""
+
+    def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("", (action(observation),))
+
+    return lambda task, seed: decide
+
+
+def _repeat(task: Task, seed: int) -> Decide:
+    first: list[ScriptedAction] = []
+    random = baseline_policy(task, seed, "random")
+
+    def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
+        if not first:
+            first.append(random(environment, observation, remaining))
+        return ScriptedAction("", first[0].actions[:1])
+
+    return decide
+
+
+def _baseline(name: str) -> Callable[[Task, int], Decide]:
+    return lambda task, seed: baseline_policy(task, seed, name)
+
+
+def _partly_random(share: float) -> Callable[[Task, int], Decide]:
+    """An oracle that plays a share of its turns at random, each turn by its own draw."""
+
+    def policy(task: Task, seed: int) -> Decide:
+        oracle, random = (baseline_policy(task, seed, name) for name in ("oracle", "random"))
+        generator = seeding.generator(seed, "certificate", task.id)
+
+        def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
+            chosen = random if generator.random() < share else oracle
+            return chosen(environment, observation, remaining)
+
+        return decide
+
+    return policy
+
+
+class _Player:
+    """Plays scripted policies on the same tasks with the same noise, so that they can be compared task by task."""
+
+    def __init__(self, world: World, tasks: Sequence[Task], replicas: int, seed: int) -> None:
+        self.world, self.tasks, self.seed = world, tasks, seed
+        self._seeds = [seeding.derive(seed, "certificate", replica) for replica in range(replicas)]
+
+    def play(self, name: str, policy: Callable[[Task, int], Decide]) -> list[list[PlayedEpisode]]:
+        """The episodes of each task."""
+        return [
+            [play_by(self.world, task, seed, name, policy(task, seed)) for seed in self._seeds] for task in self.tasks
+        ]
+
+    def returns(self, played: Sequence[Sequence[PlayedEpisode]]) -> list[list[float]]:
+        """The return of each episode of each task."""
+        return [[weighted_return(self.world, episode) for episode in group] for group in played]
+
+
+def _probe(
+    player: _Player,
+    name: str,
+    does: str,
+    policy: Callable[[Task, int], Decide],
+    random: Sequence[Sequence[PlayedEpisode]] | None,
+) -> Probe:
+    played = player.play(name, policy)
+    over = None
+    if random is not None:
+        pairs = zip(player.returns(played), player.returns(random), strict=True)
+        over = over_tasks(
+            [sum(ours) / len(ours) - sum(theirs) / len(theirs) for ours, theirs in pairs],
+            seed=player.seed,
+            proportion=False,
+        )
+    solved = sum(any(_solved(group)) for group in played)
+    return Probe(name, does, score_of(player.world, name, played, player.seed), over, solved)
+
+
+def _solved(group: Sequence[PlayedEpisode]) -> list[bool]:
+    return [episode.success for episode in group]
+
+
+def _named(
+    tasks: Sequence[Task],
+    played: Sequence[Sequence[PlayedEpisode]],
+    applies: Callable[[Sequence[PlayedEpisode]], bool],
+) -> NamedTasks:
+    names = [task.id for task, group in zip(tasks, played, strict=True) if applies(group)]
+    return NamedTasks(len(names), len(tasks), tuple(names[:EXAMPLES]))
+
+
+def _twins(world: World, count: int, seed: int) -> Iterator[Twins]:
+    """For each split with itself, then each pair of splits, the tasks that begin alike, where there are any."""
+    guide = next((name for name in ("oracle", "random") if name in world.baselines), None)
+    if guide is None:
+        return
+    episodes = {
+        split: [
+            play_by(world, task, seed, guide, baseline_policy(task, seed, guide))
+            for task in first_tasks(world, split, count)
+        ]
+        for split in SPLITS
+    }
+    pairs = [*((split, split) for split in SPLITS), *combinations(SPLITS, 2)]
+    for first, second in pairs:
+        solutions: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
+        for episode in episodes[first]:
+            solutions[episode.first.text].append(episode.actions)
+        alone = 1 if first == second else 0  # a task is no twin of itself
+        alike = [each for each in episodes[second] if len(solutions[each.first.text]) > alone]
+        if not alike:
+            continue
+        same = sum(solutions[each.first.text].count(each.actions) > alone for each in alike)
+        yield Twins(
+            (first, second),
+            NamedTasks(len(alike), len(episodes[second]), tuple(each.task.id for each in alike[:EXAMPLES])),
+            same if guide == "oracle" else None,
+        )
+
+
+def _length(
+    world: World, policy: str, played: Sequence[Sequence[PlayedEpisode]], measured: Callable[[str], int], unit: str
+) -> Length:
+    counts: Counter[str] = Counter()
+
+    def size(text: str) -> int:
+        if text not in counts:
+            counts[text] = measured(text)
+        return counts[text]
+
+    instruction = size(f"{world.instruction}\n{world.grammar}")
+    prompts, observations, actions, episodes = [], [], [], []
+    for episode in (episode for group in played for episode in group):
+        prompts.append(instruction + size(episode.first.text))
+        turns = [sum(map(size, turn.decision.actions)) for turn in episode.turns]
+        answers = [sum(size(step.observation.text) for step in turn.steps) for turn in episode.turns]
+        actions += turns
+        observations += answers[:-1]  # nobody reads the last
+        episodes.append(prompts[-1] + sum(turns) + sum(answers[:-1]))
+    return Length(
+        policy, unit, _mean(prompts), _mean(observations), _mean(actions), _mean(episodes), max(episodes, default=0)
+    )
+
+
+def _spread(player: _Player, share: float, group_size: int) -> Spread:
+    played = player.play(f"{share:.0%} random", _partly_random(share))
+    success = [float(solved) for group in played for solved in _solved(group)]
+    return Spread(share, _mean(success), expected_spread(player.returns(played), group_size).least)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _remarks(certificate: Certificate) -> Iterator[str]:
+    if not certificate.contract.passed:
+        yield f"It does not keep its contract: {len(certificate.contract.failed)} checks failed."
+    for probe in certificate.probes:
+        if probe.pays:
+            than = "" if probe.over_random is None else f", {probe.over_random.value:.2f} more than the random policy"
+            yield (
+                f"A policy that {probe.does} earns {probe.score.rewards.value:.2f} an episode{than}, and solves "
+                f"{probe.solved} of {probe.score.tasks} tasks."
+            )
+    if certificate.impossible is not None and certificate.impossible.count:
+        yield f"The oracle never solves {_of(certificate.impossible)}."
+    if certificate.trivial is not None and certificate.trivial.count:
+        yield f"The random policy always solves {_of(certificate.trivial)}."
+    for twins in certificate.twins:
+        first, second = twins.splits
+        if first == "train" != second and twins.same_solution:
+            yield (
+                f"{twins.same_solution} of {twins.alike.of} {second} tasks begin like a training task and have the "
+                "same solution: they test memory."
+            )
+    if certificate.spread and not certificate.spread[0].differing:
+        yield (
+            f"No group of {certificate.group_size} random episodes has returns that differ: training must begin with "
+            "demonstrations or with easier parameters."
+        )
+
+
+def _of(tasks: NamedTasks) -> str:
+    further = ", ..." if tasks.count > len(tasks.examples) else ""
+    return f"{tasks.count} of {tasks.of} tasks ({', '.join(tasks.examples)}{further})"
