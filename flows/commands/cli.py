@@ -18,12 +18,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from flows.commands.experiment_commands import ablation, credit, evaluate, experiment, prepare, stage
 from flows.commands.options import refusal
 from flows.commands.record_commands import compare, export, lineage, reproduce, show, ui
+from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
 from flows.commands.shown_logs import FirstFaults, is_not_said_at_the_end
 from flows.commands.store_commands import prune, restore, verify
-from flows.commands.sweep_command import sweep
 from flows.commands.world_commands import check, init, new, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
 from flows.runtime.streams import prepare_streams, unwritten_output

@@ -49,6 +49,10 @@ Seed = Annotated[
     int | None,
     typer.Option(min=0, max=LARGEST_SEED, help="The seed of the run.", show_default="the first of the ablation"),
 ]
+Variant = Annotated[
+    str | None,
+    typer.Option(help="A name of the section variants.", show_default="the parameters as they are"),
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")]
 Tracking = Annotated[
     str | None,

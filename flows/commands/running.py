@@ -1,60 +1,206 @@
-"""Runs experiments and prints their results."""
+"""The commands that run an experiment, or a part of one, and print what came of it.
+
+turnwise ablation --dry-run                        what would be computed
+turnwise ablation experiments/starpo_s.yaml -s ablation.seeds=[1,2]
+turnwise sweep -s optimization.learning_rate=1e-4,3e-4,1e-3
+turnwise sweep --variant mt-grpo -s optimization.learning_rate=1e-4,3e-4 -s optimization.clip_high=0.2,0.28
+turnwise sweep --values values.yaml --random 8
+
+Each imports what it needs only when it runs.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rich.console import Console
+import typer
 
-from flows.python.running import ablation, evaluate, prepare
-from flows.runtime.flow_runs import ready_to_run, run_flow
-from turnwise.credit_study.page import print_study
-from turnwise.experiment import Experiment
-from turnwise.project import home
-from turnwise.reporting.terminal.comparison import print_report
+import turnwise as tw
+from flows.commands.options import (
+    MOST,
+    PARAMETERS_FILE,
+    Overlays,
+    ParametersFile,
+    Processes,
+    Seed,
+    Settings,
+    Variant,
+    load_experiment,
+    say_what_begins,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
-def show_ablation(experiment: Experiment, processes: int | None = None) -> None:
+def ablation(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    processes: Processes = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and count the work; compute nothing.")
+    ] = False,
+) -> None:
+    """Compare the variants over the seeds, and write the report."""
+    if not dry_run:
+        say_what_begins(parameters, overlays)
+    chosen = load_experiment(parameters, overlays, settings, to_plan=dry_run)
+    if not dry_run:
+        _run(chosen, processes)
+        return
+    from rich.console import Console
+
+    from flows.commands.plan import show_plan
+
+    show_plan(chosen, Console(), processes)
+
+
+def experiment(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    variant: Variant = None,
+    seed: Seed = None,
+    processes: Processes = None,
+) -> None:
+    """Train and test one variant with one seed."""
+    say_what_begins(parameters, overlays)
+    from turnwise.experiment import single
+
+    _run(single(load_experiment(parameters, overlays, settings), variant, seed), processes)
+
+
+def _run(experiment: tw.Experiment, processes: int | None) -> None:
     """Run an ablation, and print its comparison. `processes` takes precedence over `compute.runner`.
 
     Raises:
         TrainingEnded: a fault has left out runs; raised once the comparison of the others is printed.
     """
-    console = Console()
-    began = time.monotonic()
-    result = ablation(experiment, processes=processes).result
-    variants, runs = experiment.ablation.variants, len(experiment.ablation.variants) * len(experiment.ablation.seeds)
+    from rich.console import Console
+
+    from flows.commands.next_steps import next_steps
+    from turnwise.project import home
+    from turnwise.reporting.terminal.comparison import print_report
+
+    console, began = Console(), time.monotonic()
+    result = tw.ablation(experiment, processes=processes).result
+    variants, seeds = experiment.ablation.variants, experiment.ablation.seeds
+    runs = len(variants) * len(seeds)
     sharing = experiment.compute.runner.with_processes(processes).processes
     saves_nothing = sharing <= runs and any(experiment.variant(name).rollout.lag for name in variants)
-    from flows.commands.next_steps import next_steps
-
-    steps = next_steps(experiment.ablation.name, variants, experiment.ablation.seeds, result.report.columns[0].heading)
+    steps = next_steps(experiment.ablation.name, variants, seeds, result.report.columns[0].heading)
     print_report(result.report, console)
-    console.print()
-    for name, value in (
-        ("stages", f"{result.computed} computed, {result.found} found in the store"),
-        ("digest", result.digest),
-        *([("repeat", result.repeat)] if result.repeat else []),
-        *([("lag", f"saves time with a process that samples ahead: --processes {runs + 1}")] if saves_nothing else []),
-        ("report", result.folder / "report.html"),
-        ("MLflow", home() / "mlflow.db"),
-        ("took", f"{time.monotonic() - began:.0f} s"),
-        *[("" if place else "next", step) for place, step in enumerate(steps)],
-    ):
-        console.print(f"{name:<8}{value}", highlight=False, soft_wrap=True)
+    _print_lines(
+        console,
+        8,
+        (
+            ("stages", f"{result.computed} computed, {result.found} found in the store"),
+            ("digest", result.digest),
+            *([("repeat", result.repeat)] if result.repeat else []),
+            *([("lag", f"saves time with a process that samples ahead: --processes {runs + 1}")] * saves_nothing),
+            ("report", result.folder / "report.html"),
+            ("MLflow", home() / "mlflow.db"),
+            ("took", f"{time.monotonic() - began:.0f} s"),
+            *[("" if place else "next", step) for place, step in enumerate(steps)],
+        ),
+    )
     result.require_whole()
 
 
-def show_preparation(experiment: Experiment) -> None:
-    """Make the artifacts that every run starts from, and print their digests."""
-    for name, reference in vars(prepare(experiment)).items():
+def _print_lines(console: Console, width: int, lines: Iterable[tuple[str, object]]) -> None:
+    """Print a blank line, then names in a column of this width, each with its value."""
+    console.print()
+    for name, value in lines:
+        console.print(f"{name:<{width}}{value}", highlight=False, soft_wrap=True)
+
+
+def sweep(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE[,VALUE...]",
+            help="Set one value, or several that are tried; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    values: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of keys with what is tried of each.", show_default=False)
+    ] = None,
+    random: Annotated[
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="Draw so many candidates.", show_default="a grid")
+    ] = None,
+    variant: Variant = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Seeds of each candidate.")] = 3,
+    processes: Processes = None,
+) -> None:
+    """Try values of some keys, on validation tasks and with seeds that no comparison uses."""
+    say_what_begins(parameters, overlays)
+    from rich.console import Console
+
+    from flows.commands.next_steps import own_command
+    from turnwise.config.sweeps import read_choices, split_settings
+    from turnwise.reporting.terminal.tables import print_table
+
+    fixed, choices = split_settings(settings or [])
+    if values is not None:
+        choices = {**read_choices(values), **choices}
+    experiment = load_experiment(parameters, overlays, fixed)
+    console, began = Console(), time.monotonic()
+    result = tw.sweep(experiment, choices, random=random, variant=variant, seeds=seeds, processes=processes)
+    print_table(result.report.table(), console)
+    console.print(result.report.finding(), highlight=False, soft_wrap=True)
+    prefix = "" if variant is None else f"variants.{variant}."
+    named = [] if parameters == PARAMETERS_FILE else ["--parameters", str(parameters)]
+    best = [f"{prefix}{key}={_as_setting(value)}" for key, value in result.report.winner.values.items()]
+    set_to = [part for setting in (*fixed, *best) for part in ("-s", setting)]
+    _print_lines(
+        console,
+        8,
+        (
+            ("stages", f"{result.computed} computed, {result.found} found in the store"),
+            ("digest", result.digest),
+            ("results", result.folder / "sweep.csv"),
+            ("took", f"{time.monotonic() - began:.0f} s"),
+            ("next", f"{own_command()} {shlex.join(['ablation', *map(str, overlays or []), *named, *set_to])}"),
+        ),
+    )
+    result.require_whole()
+
+
+def _as_setting(value: Any) -> str:
+    return json.dumps(value) if not isinstance(value, str) else value
+
+
+def prepare(overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None) -> None:
+    """Make the task sets, demonstrations, tokenizer and warm start of an experiment."""
+    say_what_begins(parameters, overlays)
+    chosen = load_experiment(parameters, overlays, settings)
+    from rich.console import Console
+
+    for name, reference in vars(tw.prepare(chosen)).items():
         Console().print(f"{name:<16}{reference}", highlight=False, soft_wrap=True)
 
 
-def show_evaluation(experiment: Experiment) -> None:
-    """Evaluate the baseline policies and the warm start on the test task set, and print their success."""
-    for name, metrics in evaluate(experiment).items():
+def evaluate(
+    overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None
+) -> None:
+    """Evaluate the baseline policies and the warm start on the test tasks."""
+    say_what_begins(parameters, overlays)
+    chosen = load_experiment(parameters, overlays, settings)
+    from rich.console import Console
+
+    for name, metrics in tw.evaluate(chosen).items():
         Console().print(evaluation_line(name, metrics), highlight=False, soft_wrap=True)
 
 
@@ -67,20 +213,68 @@ def evaluation_line(name: str, metrics: Mapping[str, float]) -> str:
     )
 
 
-def show_credit(experiment: Experiment, policy: str | None, tasks: int, replays: int) -> None:
-    """Run the credit study, which compares every estimator with replays, and print its results."""
-    console = Console()
-    began = time.monotonic()
-    ready_to_run(experiment, console)
+def stage(
+    name: Annotated[
+        Literal["prepare", "warm_start", "train", "report"],
+        typer.Argument(metavar="STAGE", help="A stage of dvc.yaml.", show_default=False),
+    ],
+    parameters: ParametersFile = PARAMETERS_FILE,
+    variant: Annotated[
+        str | None, typer.Option(help="For train: a name of ablation.variants.", show_default=False)
+    ] = None,
+    seed: Seed = None,
+) -> None:
+    """Run one stage of dvc.yaml and write the files that DVC versions."""
+    # `dvc exp run --temp` runs in a copy of the project and puts the path of the original into DVC_ROOT: parameters and
+    # results are the copy's, the store and MLflow's database the original's.
+    from turnwise.project import home
+
+    os.environ["TURNWISE_HOME"] = str(home())
+    os.environ.pop("DVC_ROOT", None)
+    chosen = load_experiment(parameters, None, None)
+    from rich.console import Console
+
+    from flows.runtime.flow_runs import ready_to_run
+
+    ready_to_run(chosen, Console())
+    from flows.recording.dvc_stages import materialise  # imports Prefect
+
+    materialise(name, chosen, variant, seed)
+
+
+def credit(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIGEST_OR_PATH", help="The policy that plays.", show_default="the experiment's warm start"
+        ),
+    ] = None,
+    tasks: Annotated[int, typer.Option(min=1, max=MOST, help="How many validation tasks are played.")] = 16,
+    replays: Annotated[int, typer.Option(min=1, max=10_000, help="How often each state is played on.")] = 8,
+) -> None:
+    """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times."""
+    chosen = load_experiment(parameters, overlays, settings)
+    from rich.console import Console
+
+    from flows.runtime.flow_runs import ready_to_run, run_flow
+    from turnwise.credit_study.page import print_study
+
+    console, began = Console(), time.monotonic()
+    ready_to_run(chosen, console)
     from flows.credit_study import study_credit  # imports Prefect
 
-    run = run_flow(study_credit, experiment, policy, tasks, replays)
+    run = run_flow(study_credit, chosen, policy, tasks, replays)
     print_study(run.study, console)
-    console.print()
-    for name, value in (
-        *run.about.items(),
-        ("stages", f"{run.computed} computed, {run.found} found in the store"),
-        ("page", run.folder / "README.md"),
-        ("took", f"{time.monotonic() - began:.0f} s"),
-    ):
-        console.print(f"{name:<25}{value}", highlight=False, soft_wrap=True)
+    _print_lines(
+        console,
+        25,
+        (
+            *run.about.items(),
+            ("stages", f"{run.computed} computed, {run.found} found in the store"),
+            ("page", run.folder / "README.md"),
+            ("took", f"{time.monotonic() - began:.0f} s"),
+        ),
+    )
