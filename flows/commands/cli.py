@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from flows.commands.options import refusal
-from flows.commands.record_commands import compare, export, lineage, reproduce, show, ui
+from flows.commands.records import compare, export, lineage, reproduce, show, ui
 from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
 from flows.commands.shown_logs import FirstFaults, is_not_said_at_the_end
 from flows.commands.store_commands import prune, restore, verify

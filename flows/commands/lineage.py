@@ -1,11 +1,4 @@
-"""`turnwise lineage`: from a number in the report, or an artifact, back to everything that it came from.
-
-turnwise lineage mt-grpo/success                                           a cell of the report's table
-turnwise lineage "mt-grpo - warm start"                                    a gain, or a difference of two variants
-turnwise lineage validation/greedy --of "mt-grpo seed 1" --iteration 9    a point of a learning curve
-turnwise lineage update/entropy_nats --of "mt-grpo seed 1" --iteration 7   a metric in MLflow
-turnwise lineage policy/4be1f02a                                           an artifact, by the beginning of its digest
-"""
+"""The tree that `turnwise lineage` prints: from a number or an artifact back to everything that it came from."""
 
 from __future__ import annotations
 
@@ -14,35 +7,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from flows.recording.answer import NumberAnswer, Source
-from flows.recording.record import recorded_here, recorded_store
-from flows.recording.sources import answer
 from tasks.playing import tasks_of
 from turnwise.data.task_sets import task_set_digest
-from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
-from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms, shortened
+from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, platforms, shortened
 from turnwise.store.withheld import left_out_of
 from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, read_text
 from turnwise.world import SPLITS
-
-
-def show_lineage(what: str, of: str, iteration: int | None, tracking: str | None) -> None:
-    """Print everything that a number of the run `of`, or an artifact, came from."""
-    console = Console(highlight=False)
-    artifacts = found_in(default_store(), what)
-    if len(artifacts) > 1:
-        raise ConfigurationError(
-            f"a digest must be long enough to name one artifact; {what} is the beginning of "
-            f"{', '.join(map(str, artifacts))}: give more of it"
-        )
-    if artifacts:
-        print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
-        return
-    uri = recorded_store(tracking)
-    found = answer(what, recorded_here(uri, of), iteration)
-    print_answer(what, found, console)
-    _print_diffs(uri, found.sources, console)
 
 
 def print_answer(what: str, found: NumberAnswer, console: Console) -> None:
@@ -98,7 +70,7 @@ def _add(branch: Tree, ancestor: Ancestor) -> None:
             _add(node, each)
 
 
-def _print_diffs(uri: str, sources: list[Source], console: Console) -> None:
+def print_diffs(uri: str, sources: list[Source], console: Console) -> None:
     """Print which files the uncommitted changes touched, if there were any."""
     runs = {source.run.id: source.run for source in sources if source.run is not None}
     for run in runs.values():

@@ -12,7 +12,7 @@ from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, Se
 def verify() -> None:
     """Check that everything in the home is intact; say what is not, and how to repair it."""
     from flows.commands.verify import show_verification
-    from flows.python.experiments import use_project_storage
+    from flows.recording.record import use_project_storage
 
     use_project_storage()
     show_verification()
@@ -38,7 +38,7 @@ def restore(
 ) -> None:
     """Recompute the pruned files of an artifact."""
     from flows.commands.prune import show_restored
-    from flows.python.experiments import use_project_storage
+    from flows.recording.record import use_project_storage
 
     use_project_storage()
     show_restored(artifact, everything)

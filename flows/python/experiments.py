@@ -60,17 +60,3 @@ def load(
     tell(WITHOUT_VLLM)
     instead: overlays.Overlay = {"compute": {"engine": "embedded"}}
     return read(path, [*laid, instead], chosen, to_plan=to_plan)
-
-
-def use_project_storage() -> None:
-    """Use the store that the project's parameters name, in what is about recorded runs and no experiment of its own.
-
-    Raises ConfigurationError where these contradict themselves.
-    """
-    try:
-        parameters = project_root() / PARAMETERS_FILE
-    except ConfigurationError:  # outside of a project: a home by itself
-        return
-    if parameters.is_file():
-        storage = read(parameters, to_plan=True).storage
-        use_storage(storage.url, storage.cache_gigabytes)

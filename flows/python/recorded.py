@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flows.python.episode_tables import episode_rows, turn_rows
-from flows.python.experiments import use_project_storage
 from flows.recording.exported_policy import chosen_iteration, policy_of, require_empty, write_policy
 from flows.recording.record import recorded_here, recorded_store
 from flows.recording.recorded_episodes import in_training, of_baselines, on_task_sets
@@ -233,7 +232,6 @@ def runs(*wanted: str, tracking: str | None = None) -> RecordedRuns:
     `tracking` is MLflow's store, by default the project's. Raises ConfigurationError where there are none.
     """
     prepare_process()
-    use_project_storage()
     uri = recorded_store(tracking)
     found = {run.id: run for each in wanted or ("",) for run in recorded_here(uri, each)}
     return RecordedRuns(list(found.values()), uri)

@@ -33,6 +33,7 @@ from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_module
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root, start_folder
 from turnwise.store import Reference, default_store, run_environment
+from turnwise.store.default import use_storage
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
@@ -85,8 +86,26 @@ def recording_store(experiment: Experiment) -> str:
     return uri
 
 
+def use_project_storage() -> None:
+    """Use the store that the project's parameters name, in what is about recorded runs and no experiment of its own.
+
+    Raises ConfigurationError where these contradict themselves.
+    """
+    try:
+        parameters = project_root() / "params.yaml"
+    except ConfigurationError:  # outside of a project: a home by itself
+        return
+    if parameters.is_file():
+        storage = load(parameters, to_plan=True).storage
+        use_storage(storage.url, storage.cache_gigabytes)
+
+
 def recorded_store(tracking: str | None) -> str:
-    """The tracking URI that a command on recorded runs reads: the one it names, or the project's; closed as above."""
+    """The tracking URI that is read of recorded runs: the one that is named, or the project's; closed as above.
+
+    From here on this process uses the store that the project's parameters name, too.
+    """
+    use_project_storage()
     uri = tracking or project_tracking_uri()
     close_abandoned(uri)
     return uri

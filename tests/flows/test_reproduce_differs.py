@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows.commands.reproduce import cli_of, equal
+from flows.commands.reproduction import cli_of, equal
 from turnwise.store import Reference, Store, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 

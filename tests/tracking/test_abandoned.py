@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands import record_commands
+from flows.commands import records
 from flows.commands.cli import status_of
 from flows.recording.record import recording_store
 from flows.runtime import flow_runs
@@ -205,7 +205,7 @@ def test_every_command_on_recorded_runs_closes_them(
     record(sqlite_address(home / "mlflow.db"), home)
     copy = copied(home, monkeypatch)
     monkeypatch.chdir(ROOT)
-    let_see(monkeypatch, record_commands, "os", execvp=lambda *_: None)
+    let_see(monkeypatch, records, "os", execvp=lambda *_: None)
     status_of(command)
     assert statuses(sqlite_address(copy / "mlflow.db")) == of("killed", status="KILLED"), capsys.readouterr()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from turnwise.reporting.formatting import MINUS, UNDEFINED, bounds, number, probability, signed
 from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.outcomes import Outcomes
 from turnwise.statistics import Comparison, Interval, Judgement, Standing
+from turnwise.statistics.curves import AtEqualBudget
 from turnwise.statistics.verdict import Learning
 
 DIGITS = 2
@@ -104,6 +105,18 @@ def learning(judgement: Judgement) -> TextTable:
         "Area: the mean on the way, on the validation task set. Iterations: the median run's, and how many got there."
     ]
     return TextTable("learning", "On the way", columns, rows, notes)
+
+
+def budgets(found: Sequence[AtEqualBudget]) -> TextTable:
+    """Each variant's result for the same iterations, tokens and seconds, on the validation task set."""
+    columns = ["", *(each.heading for each in found)]
+    rows = [[name, *(cell(each.shown[name]) for each in found)] for name in found[0].shown]
+    notes = [
+        "By the last evaluation on the validation tasks that the budget pays for: the most that every run has spent. "
+        "Runs that were ended early count with their last value, and limit no budget. "
+        "Tokens are those sampled; seconds are what each stage took when it was computed, evaluations left out."
+    ]
+    return TextTable("budgets", "At the same cost", columns, rows, notes)
 
 
 def cell(interval: Interval | None, *, with_sign: bool = False) -> str:

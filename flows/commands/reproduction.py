@@ -1,10 +1,8 @@
-"""`turnwise reproduce`: make a recorded run again, with the code and the parameters that it was made with.
+"""What `turnwise reproduce` does: run a recorded run again, with its code and parameters, and compare the artifacts.
 
-turnwise reproduce "mt-grpo seed 1"             one run
-turnwise reproduce credit --into ../again       every run of an ablation
-
-The code goes into a fresh folder, its results into a store of their own there. The installed packages are those of this
-environment: where they differ from then, the report of the first difference says so.
+The code goes into a fresh folder, a clone at the run's commit with its uncommitted diff applied, and its results into a
+store of their own there. The installed packages are those of this environment: where they differ from then, the report
+of the first difference says so.
 """
 
 from __future__ import annotations
@@ -18,15 +16,14 @@ from pathlib import Path
 from rich.console import Console
 from ruamel.yaml import YAML
 
-from flows.commands.checkout import check_out, require_checkout
-from flows.recording.record import recorded_store
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError, TurnwiseError
-from turnwise.project import home, project_root
 from turnwise.store import Store, default_store
 from turnwise.store.default import URL_VARIABLE
+from turnwise.store.digests import digest_of
 from turnwise.store.sqlite_address import sqlite_address
-from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, find_runs, read_text
+from turnwise.store.withheld import left_out_of
+from turnwise.tracking.finding import RecordedRun, find_runs
 from turnwise.tracking.reproduction import (
     UNEXPLAINED,
     differing_ingredients,
@@ -40,25 +37,66 @@ OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME", URL_VARIABLE)
 
 CLI_MODULES = ("flows.commands.cli", "flows.cli")
 """Where the command line is, and where it was in earlier commits."""
+NONE = "none"
+"""In place of a commit or a digest: the run recorded none."""
 
 
-def reproduce_runs(wanted: str, into: Path | None, tracking: str | None) -> None:
-    """Repeat the runs that `wanted` names in the folder `into`. Raises TurnwiseError where a digest differs."""
-    console = Console(highlight=False, soft_wrap=True)
-    uri = recorded_store(tracking)
-    runs = find_runs(uri, wanted)
-    commit, uncommitted = _one_state(runs)
-    diff = read_text(uri, runs[0].id, UNCOMMITTED_FILE) if uncommitted != "none" else None
-    folder = (into or home() / "reproductions" / runs[0].id[:12]).absolute()
-    require_checkout(project_root(), folder, commit, uncommitted, diff)
-    check_out(project_root(), folder, commit, diff)
-    console.print(f"commit {commit[:12]}{' and its diff' if diff else ''} in {folder}")
-    differing = [run.name for run in runs if not _reproduced(run, folder, console)]
-    if differing:
-        raise TurnwiseError(f"a run made again must give the same digests; these differ: {', '.join(differing)}")
+def require_checkout(repository: Path, folder: Path, commit: str, uncommitted: str, diff: str | None) -> None:
+    """Raise ConfigurationError, before anything is written, unless the code can be restored exactly.
+
+    Args:
+        repository: the repository that the run was made in.
+        folder: the folder for the code, which must not exist yet.
+        commit: the commit that was checked out then.
+        uncommitted: the digest of the diff from that commit, or "none".
+        diff: the recorded diff; None where none was recorded.
+    """
+    if folder.exists():
+        raise ConfigurationError(f"a run is reproduced in a fresh folder; {folder} exists: name another, or remove it")
+    if commit == NONE:
+        raise ConfigurationError(
+            "a run can be reproduced when it was made in a Git repository; this one recorded no commit: commit the "
+            "project, and run it again"
+        )
+    if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode:
+        raise ConfigurationError(
+            f"the run's commit must be in the repository {repository}; {commit} is not: fetch the branch that holds it"
+        )
+    found = digest_of(diff) if diff else NONE
+    if diff and (left_out := left_out_of(diff)):
+        raise ConfigurationError(
+            "a run can be reproduced when all of its code is recorded; of its uncommitted changes was left out: "
+            f"{left_out}. Check the commit {commit[:12]} out, add what is missing, and run the parameters of its "
+            "artifacts.json; commit the code before the next run"
+        )
+    if found != uncommitted:
+        raise ConfigurationError(
+            f"the recorded diff must be the one that the run was made with, {uncommitted}; it is {found}: the run's "
+            "artifacts in MLflow are damaged or missing"
+        )
 
 
-def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
+def check_out(repository: Path, folder: Path, commit: str, diff: str | None) -> None:
+    """Write the run's code into the folder. Raises ConfigurationError if a Git command fails."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _require(_git(repository, "clone", "--quiet", "--no-checkout", str(repository), str(folder)))
+    _require(_git(folder, "checkout", "--quiet", "--detach", commit))
+    if diff:
+        _require(_git(folder, "apply", "--whitespace=nowarn", "-", text=diff))
+
+
+def _git(folder: Path, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[bytes]:
+    given = None if text is None else text.encode("utf-8", "surrogateescape")
+    return subprocess.run(["git", *arguments], cwd=folder, input=given, capture_output=True, check=False)
+
+
+def _require(answer: subprocess.CompletedProcess[bytes]) -> None:
+    if answer.returncode:
+        said = answer.stderr.decode("utf-8", "replace").strip()
+        raise ConfigurationError(f"git must check the run's code out; {' '.join(answer.args)} answered: {said}")
+
+
+def one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
     """The commit and the diff's digest that the runs share. Raises ConfigurationError if they share none."""
     states = {(run.tags.get("commit", "none"), run.tags.get("uncommitted", "none")): run.name for run in runs}
     if len(states) > 1:
@@ -67,7 +105,7 @@ def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
     return next(iter(states))
 
 
-def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
+def is_reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
     """Repeat one run and print whether its artifacts are equal; returns whether they are."""
     parameters = _write_parameters(run, folder)
     artifacts = run.artifacts

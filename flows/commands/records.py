@@ -1,0 +1,310 @@
+"""The commands on recorded runs. Each imports what it needs only when it runs.
+
+turnwise show                                      the last batch of the latest ablation's first run
+turnwise show "mt-grpo seed 1" --failure           those that did not solve their task
+turnwise show "mt-grpo seed 1" --task lake/17      one task over the iterations, an episode of each
+turnwise show "mt-grpo seed 1" --against oracle    two policies on the same tasks, side by side
+turnwise show credit --html episodes.html          a page of the whole ablation, to filter and to compare in
+
+turnwise compare credit                            the variants of an ablation
+turnwise compare credit longer                     those of two ablations
+turnwise compare variant=mt-grpo variant=grpo-or   by tag; runs are named by id or name as well
+
+turnwise lineage mt-grpo/success                                           a cell of the report's table
+turnwise lineage "mt-grpo - warm start"                                    a gain, or a difference of two variants
+turnwise lineage validation/greedy --of "mt-grpo seed 1" --iteration 9    a point of a learning curve
+turnwise lineage update/entropy_nats --of "mt-grpo seed 1" --iteration 7   a metric in MLflow
+turnwise lineage policy/4be1f02a                                           an artifact, by the beginning of its digest
+
+turnwise export "mt-grpo seed 1" --to policies/mt-grpo                 the policy that the run ended with
+turnwise export "mt-grpo seed 1" --best --to policies/mt-grpo          the one with the most success in validation
+turnwise export "mt-grpo seed 1" --iteration 0 --to policies/start     the warm start
+
+turnwise reproduce "mt-grpo seed 1"             one run
+turnwise reproduce credit --into ../again       every run of an ablation
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+import turnwise as tw
+from flows.commands.options import MOST, Port, Tracking
+from turnwise.errors import ConfigurationError, TurnwiseError
+
+IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
+"""Default numbers of episodes."""
+
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="Id, name or tag of a run or an ablation.", show_default="the latest")
+]
+
+
+def show(
+    which: Run = "",
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Another run, a baseline policy or `warm start`: print it next to this.",
+            show_default=False,
+        ),
+    ] = None,
+    success: Annotated[
+        bool | None, typer.Option("--success/--failure", help="Only what was solved, or only what was not.")
+    ] = None,
+    world: Annotated[str | None, typer.Option(metavar="NAME", help="Of a mixture: one of its worlds.")] = None,
+    ending: Annotated[str | None, typer.Option(metavar="NAME", help="success, failure, turn_limit, ...")] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="ID", help="One task over the iterations, an episode of each.")
+    ] = None,
+    split: Annotated[
+        Literal["training", "validation", "test"] | None, typer.Option(help="The task set that was played.")
+    ] = None,
+    mode: Annotated[
+        Literal["greedy", "sampled"] | None, typer.Option(help="In an evaluation: how the policy chose.")
+    ] = None,
+    iteration: Annotated[str | None, typer.Option(metavar="N or A-B", help="Only these iterations.")] = None,
+    advantage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A..B", help="Only if some turn's advantage lies between, e.g. 0.5.. or ..0 (of training)."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="How many episodes.", show_default="4, or 300 on a page")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that opens offline instead.")] = None,
+    tracking: Tracking = None,
+) -> None:
+    """Look at the episodes of recorded runs."""
+    from rich.console import Console
+
+    from flows.recording import recorded_episodes as recorded
+    from flows.recording.record import recorded_here, recorded_store
+    from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
+    from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
+
+    wanted = Wanted(
+        success=success,
+        world=world,
+        ending=ending,
+        task=task,
+        occasion=split or ("training" if advantage else None),
+        mode=mode,
+        iterations=_iteration_range(iteration),
+        advantage=_advantage_range(advantage),
+    )
+    console, uri = Console(), recorded_store(tracking)
+    runs = recorded_here(uri, which)
+    if html is not None:
+        from turnwise.reporting.html.episodes_page import write_episodes
+
+        title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
+        chosen, count = recorded.sample_of(runs, wanted, limit or ON_THE_PAGE)
+        write_episodes(title, chosen, count, html, recorded.instructions(runs, chosen))
+        console.print(f"{len(chosen)} of {count:,} episodes in {html}", highlight=False, soft_wrap=True)
+        return
+    if against is not None:
+        others = [] if against in runs[0].baselines else recorded_here(uri, against)[:1]
+        chosen, count = recorded.paired(runs[0], others, against, wanted, limit or IN_THE_TERMINAL)
+        print_instructions(recorded.instructions([runs[0], *others], chosen), console)
+        print_episodes(chosen, console, in_columns=True)
+        console.print(f"{len(chosen) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)
+        return
+    found = recorded.asked_for(runs, wanted)
+    chosen = found if task is None else over_iterations(found)
+    limit = limit or (IN_THE_TERMINAL if task is None else len(chosen))
+    chosen = recorded.legible(runs, whole_tasks(chosen, limit))
+    print_instructions(recorded.instructions(runs, chosen), console)
+    print_episodes(chosen, console)
+    console.print(f"{len(chosen)} of {len(found):,} episodes that were asked for", style="dim", highlight=False)
+
+
+def _iteration_range(text: str | None) -> tuple[int, int] | None:
+    """The first and last iteration of `10` or `10-20`. Raises ConfigurationError for other text."""
+    if text is None:
+        return None
+    first, dash, last = text.partition("-")
+    if not (first.isdigit() and (last.isdigit() or not dash)):
+        raise ConfigurationError(f"--iteration must be a number or a range such as 10-20; found {text!r}")
+    return int(first), int(last or first)
+
+
+def _advantage_range(text: str | None) -> tuple[float, float] | None:
+    """The bounds of `A..B`, infinite where one is missing. Raises ConfigurationError for other text."""
+    if text is None:
+        return None
+    low, dots, high = text.partition("..")
+    try:
+        bounds = float(low or -math.inf), float(high or math.inf)
+    except ValueError:
+        dots = ""
+    if not dots or math.isnan(bounds[0]) or math.isnan(bounds[1]):
+        raise ConfigurationError(f"--advantage must be a range such as 0.5.. or -1..0; found {text!r}")
+    return bounds
+
+
+def compare(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Id, name or tag of runs or ablations.", show_default="the latest"),
+    ] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Compare even runs that were not tested alike.")] = False,
+    success: Annotated[float, typer.Option(min=0.0, max=1.0, help="Report when this success was reached.")] = 0.8,
+    csv: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write each table as a file, too.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is printed as a page, too.")] = None,
+    tracking: Tracking = None,
+) -> None:
+    """Compare recorded runs, of whatever ablations, with verdicts."""
+    from rich.console import Console
+
+    from flows.roster import spending
+    from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, outcomes_of, references
+    from turnwise.reporting.terminal.tables import as_csv, print_table
+    from turnwise.reporting.terminal.verdicts import budgets, tables
+    from turnwise.statistics.evaluation_protocol import differences, told
+    from turnwise.store.atomic_write import write_whole
+
+    console = Console(record=html is not None, highlight=False)
+    found = tw.runs(*runs or [], tracking=tracking)
+    groups = grouped(found)
+    made = tables(found.judgement(success=success, anyway=anyway), references(groups), outcomes_of(groups))
+    if at_equal := at_equal_budgets(groups, spending()):
+        made.append(budgets(at_equal))
+    for table in made:
+        print_table(table, console)
+    for difference in told(differences(how_tested(groups))):
+        console.print(f"Not tested alike, compared anyway: {difference}", soft_wrap=True)
+    if csv is not None:
+        for table in made:
+            write_whole(csv / f"{table.name}.csv", as_csv(table))
+    if html is not None:
+        console.save_html(str(html))
+
+
+def lineage(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NUMBER-or-ARTIFACT",
+            help="ROW/COLUMN or 'ROW - ROW' of the report, a metric of MLflow, or kind/digest.",
+            show_default=False,
+        ),
+    ],
+    of: Annotated[str, typer.Option(metavar="RUN", help="Id, name or tag of the run.", show_default="the latest")] = "",
+    iteration: Annotated[
+        int | None, typer.Option(min=0, max=MOST, metavar="N", help="Of the metric.", show_default="the last")
+    ] = None,
+    tracking: Tracking = None,
+) -> None:
+    """Go from a number or an artifact back to everything that it came from."""
+    from rich.console import Console
+
+    from flows.commands.lineage import print_answer, print_diffs
+    from flows.recording.answer import NumberAnswer, Source
+    from flows.recording.record import recorded_here, recorded_store, use_project_storage
+    from flows.recording.sources import answer
+    from turnwise.store import default_store
+    from turnwise.store.provenance import found_in
+
+    use_project_storage()
+    console = Console(highlight=False)
+    artifacts = found_in(default_store(), what)
+    if len(artifacts) > 1:
+        raise ConfigurationError(
+            f"a digest must be long enough to name one artifact; {what} is the beginning of "
+            f"{', '.join(map(str, artifacts))}: give more of it"
+        )
+    if artifacts:
+        print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
+        return
+    uri = recorded_store(tracking)
+    found = answer(what, recorded_here(uri, of), iteration)
+    print_answer(what, found, console)
+    print_diffs(uri, found.sources, console)
+
+
+def export(
+    which: Annotated[str, typer.Argument(metavar="RUN", help="Id, name or tag of one run.", show_default=False)],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FOLDER", help="A folder to make, or an empty one.", show_default=False)
+    ],
+    iteration: Annotated[
+        int | None,
+        typer.Option(min=0, max=MOST, metavar="N", help="0: the warm start.", show_default="the final policy"),
+    ] = None,
+    best: Annotated[bool, typer.Option("--best", help="The iteration with the most success in validation.")] = False,
+    tracking: Tracking = None,
+) -> None:
+    """Write a run's policy for transformers and vLLM, with a model card."""
+    from rich.console import Console
+
+    from flows.recording.exported_policy import require_empty, require_one_choice
+
+    to = to.absolute()
+    require_one_choice(iteration, best)
+    require_empty(to)
+    found = tw.runs(which, tracking=tracking)
+    policy = found.export(to, iteration=iteration, best=best)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{policy} of {found.one.name} in {to}")
+    console.print(f"serve it: vllm serve {to} --host 127.0.0.1; train on: policy.model={to}")
+
+
+def reproduce(
+    wanted: Annotated[
+        str, typer.Argument(metavar="RUN", help="Id, name or tag of a run or an ablation.", show_default=False)
+    ],
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="A folder to make.", show_default="reproductions/<id>, in .turnwise"),
+    ] = None,
+    tracking: Tracking = None,
+) -> None:
+    """Run what was recorded again, with its code and parameters, and compare the digests."""
+    from rich.console import Console
+
+    from flows.commands.reproduction import check_out, is_reproduced, one_state, require_checkout
+    from flows.recording.record import recorded_store
+    from turnwise.project import home, project_root
+    from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
+
+    console, uri = Console(highlight=False, soft_wrap=True), recorded_store(tracking)
+    runs = find_runs(uri, wanted)
+    commit, uncommitted = one_state(runs)
+    diff = read_text(uri, runs[0].id, UNCOMMITTED_FILE) if uncommitted != "none" else None
+    folder = (into or home() / "reproductions" / runs[0].id[:12]).absolute()
+    require_checkout(project_root(), folder, commit, uncommitted, diff)
+    check_out(project_root(), folder, commit, diff)
+    console.print(f"commit {commit[:12]}{' and its diff' if diff else ''} in {folder}")
+    if differing := [run.name for run in runs if not is_reproduced(run, folder, console)]:
+        raise TurnwiseError(f"a run made again must give the same digests; these differ: {', '.join(differing)}")
+
+
+def ui(port: Port = 5000) -> None:
+    """Serve MLflow's pages on what was run."""
+    from turnwise.project import home
+    from turnwise.store.sqlite_address import sqlite_address
+    from turnwise.tracking import ui_command
+    from turnwise.tracking.database import prepare_database
+    from turnwise.tracking.finding import newest_view
+    from turnwise.tracking.ownership import close_abandoned
+
+    database = sqlite_address(home() / "mlflow.db")
+    command = ui_command(database, port)
+    prepare_database(database)
+    close_abandoned(database)
+    address = f"http://127.0.0.1:{port}"
+    sys.stdout.write(f"MLflow on {address} (a few seconds to start; Ctrl-C ends it)\n")
+    if (view := newest_view(database)) is not None:
+        name, place = view
+        sys.stdout.write(f"The curves and the table of {name}: {address}/{place}\n")
+    sys.stdout.flush()
+    os.execvp(command[0], command)
