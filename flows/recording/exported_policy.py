@@ -20,6 +20,7 @@ from turnwise.config.schema import RetryOptions, Rollout, WorldSection
 from turnwise.data.evaluations import success_of
 from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import CONVERSION_FILE, in_words
+from turnwise.policy.gguf_sources import wheel_models
 from turnwise.policy.pretrained import is_commit
 from turnwise.reporting.markdown import render
 from turnwise.store import Reference, default_store
@@ -92,6 +93,7 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
     world, content = make_world(section["name"], section["parameters"]), run.tags.get("pretrained")
     functions = make_format(agent.format, world).functions
     tree = ancestry(default_store(), policy)
+    conversion = conversion_of(tree)
     return render(
         "turnwise.reporting",
         "model-card.md.jinja",
@@ -100,8 +102,8 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         iteration=len(artifacts.iterations) if iteration is None else iteration,
         model=artifacts.experiment["policy"]["model"],
         content=content,
-        conversion=conversion_of(tree),
-        of_hub=content is not None and is_commit(content),
+        conversion=conversion,
+        metadata=_metadata(run, policy, iteration, conversion),
         world=section["name"],
         agent=agent,
         instruction=instruction_of(agent, world),
@@ -113,6 +115,40 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         platforms=platforms(tree),
         figures=list(_figures(run, policy, iteration)),
     )
+
+
+def _metadata(run: RecordedRun, policy: Reference, iteration: int | None, conversion: dict[str, Any] | None) -> str:
+    """The card's metadata as Hugging Face's hub reads it: what was trained, its license, and what it reached."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    model, content = run.artifacts.experiment["policy"]["model"], run.tags.get("pretrained")
+    wheel, world = wheel_models().get(model), run.artifacts.experiment["world"]["name"]
+    results = [
+        EvalResult(
+            task_type="reinforcement-learning",
+            task_name="episodes of several turns",
+            dataset_type=world,
+            dataset_name=f"{world}, {split} tasks",
+            dataset_split=split,
+            metric_type=name,
+            metric_name=f"{name.replace('/', ' ')} of {run.name}",
+            metric_value=value,
+        )
+        for split, evaluation in _evaluations(run, policy, iteration).items()
+        for name, value in default_store().metrics(evaluation).items()
+        if name in FIGURES
+    ]
+    data = ModelCardData(
+        model_name=run.name,
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["reinforcement-learning", "multi-turn", "turnwise"],
+        base_model=wheel.of if wheel else model if content is not None and is_commit(content) else None,
+        license=wheel.license if wheel else (conversion or {}).get("license"),
+        eval_results=results or None,
+        ignore_metadata_errors=False,
+    )
+    return data.to_yaml().rstrip()
 
 
 def _examples(values: Mapping[str, Any]) -> Sequence[WorkedExample]:
@@ -137,15 +173,23 @@ def conversion_of(tree: Ancestor) -> dict[str, Any] | None:
 
 def _figures(run: RecordedRun, policy: Reference, iteration: int | None) -> Iterator[Sequence[str]]:
     """Rows of the card's table: who played which task set, and the metrics in FIGURES as far as there are any."""
+    for split, evaluation in _evaluations(run, policy, iteration).items():
+        yield ["this policy", split, *_shown(evaluation)]
+    for name, evaluation in run.baselines.items():
+        yield [name, "test", *_shown(evaluation)]
+
+
+def _evaluations(run: RecordedRun, policy: Reference, iteration: int | None) -> dict[str, Reference]:
+    """By split, the evaluations of the policy that leaves: on the validation and the test tasks, where it has them."""
     artifacts = run.artifacts
     number = len(artifacts.iterations) if iteration is None else iteration
     validation = artifacts.iterations[number - 1].get("evaluation") if number else artifacts.start
+    of_policy = {}
     if validation is not None and policy == policy_of(artifacts, number):
-        yield ["this policy", "validation", *_shown(validation)]
+        of_policy["validation"] = validation
     if artifacts.test is not None and policy == artifacts.final_policy:
-        yield ["this policy", "test", *_shown(artifacts.test)]
-    for name, evaluation in run.baselines.items():
-        yield [name, "test", *_shown(evaluation)]
+        of_policy["test"] = artifacts.test
+    return of_policy
 
 
 def _shown(evaluation: Reference) -> list[str]:

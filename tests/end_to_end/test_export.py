@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from comparison import Computed
+from huggingface_hub import ModelCard, ModelCardData
 from mlflow import MlflowClient
 from safetensors.torch import load_file
 from served_policy import asked, require_greedy, served
@@ -78,6 +79,16 @@ def test_the_card_says_what_the_policy_came_from_and_what_it_can_do(run: Recorde
     rows = [line.split(" | ") for line in card.splitlines() if line.startswith("| ")]
     assert [row[3] for row in rows if row[:2] == ["| this policy", "test"]] == [f"{success:.3f}"]
     assert {row[0] for row in rows} >= {"| random", "| oracle", "| warm start"}
+
+
+def test_the_hub_reads_in_the_card_what_the_policy_reached(run: RecordedRun) -> None:
+    card = ModelCard(card_of(run, run.artifacts.final_policy, None)).data
+    assert run.artifacts.test is not None and isinstance(card, ModelCardData)
+    success = default_store().metrics(run.artifacts.test)["sampled/success"]
+    results = {(each.dataset_split, each.metric_type): each for each in card.eval_results or []}
+    assert results["test", "sampled/success"].metric_value == success
+    assert results["test", "sampled/success"].dataset_type == "frozen_lake"
+    assert (card.library_name, card.model_name) == ("transformers", run.name)
 
 
 def test_the_card_has_all_that_a_prompt_is_made_of(run: RecordedRun) -> None:
