@@ -15,10 +15,18 @@ from __future__ import annotations
 from flows.health import guarded
 from flows.run_state import Iteration, Run
 from tasks.credit.credit import CreditParameters, credit
-from tasks.credit.scores import ReferenceParameters, ValuesParameters, reference, values
+from tasks.credit.scores import (
+    ReferenceParameters,
+    RescoreParameters,
+    ValuesParameters,
+    reference,
+    rescore,
+    values,
+)
 from tasks.update.critic import CriticParameters, initial_critic, learn_values
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import LearnerParameters
+from turnwise.credit.batch import Rescored
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
 
@@ -62,6 +70,18 @@ def score_under_warm_start(run: Run, iteration: Iteration) -> Reference:
     )
 
 
+def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Reference:
+    """What a credit rule needs of the policy that sampled the rollout, token by token."""
+    experiment = run.experiment
+    parameters = RescoreParameters(
+        need=need,
+        learner=_learner_of_policy(experiment),
+        temperature=experiment.rollout.temperature,
+        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+    )
+    return rescore(parameters, policy=iteration.sampler.policy, rollout=iteration.rollout, label=run.label(iteration))
+
+
 def credit_rollout(run: Run, iteration: Iteration) -> Reference:
     """Compute the advantages of the rollout."""
     experiment = run.experiment
@@ -79,6 +99,7 @@ def credit_rollout(run: Run, iteration: Iteration) -> Reference:
         values=iteration.made.get("values"),
         reference=iteration.made.get("reference") if in_reward else None,
         tokenizer=run.prepared.tokenizer if in_parts else None,
+        rescored={need: iteration.made[need] for need in experiment.rescored} or None,
         label=run.label(iteration),
     )
 
@@ -131,6 +152,13 @@ def _penalised_in(experiment: Experiment, place: str) -> bool:
 def _critic_parameters(run: Run, number: int) -> CriticParameters:
     return CriticParameters(
         learner=_learner_of_critic(run.experiment), critic=run.experiment.critic, seed=run.seed, iteration=number
+    )
+
+
+def _learner_of_policy(experiment: Experiment) -> LearnerParameters:
+    """How an update loads the policy, so that what scores it is what trains it."""
+    return LearnerParameters(
+        compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=experiment.critic_on_trunk
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from flows.run_state import Iteration
 from tasks.report.history import Measure
+from turnwise.credit.batch import RESCORED
 from turnwise.experiment import Experiment
 from turnwise.health.monitors import OF_PROBE
 from turnwise.results.report_data import SHARE
@@ -145,6 +146,16 @@ ROSTER: tuple[IterationStage, ...] = (
         due=lambda experiment, number: experiment.optimization.reference is not None,
         seconds=0.4,
         costs=(MachineCost("seconds/reference"),),
+    ),
+    *(
+        IterationStage(
+            name=need,
+            task="rescore",
+            due=lambda experiment, number, need=need: need in experiment.rescored,  # type: ignore[misc]
+            seconds=0.4,
+            costs=(MachineCost(f"seconds/{need}"),),
+        )
+        for need in RESCORED
     ),
     IterationStage(
         name="credit",

@@ -28,6 +28,7 @@ from flows.health import early_end, judge_start, may_return_to, monitor, probe_p
 from flows.learning import (
     credit_rollout,
     first_critic,
+    rescore_rollout,
     score_under_warm_start,
     train_critic,
     update_policy,
@@ -127,6 +128,8 @@ def _iterate(run: Run, number: int) -> Iteration:
         made["values"] = value_rollout(run, iteration)
     if "reference" in due:
         made["reference"] = score_under_warm_start(run, iteration)
+    for need in run.experiment.rescored:
+        made[need] = rescore_rollout(run, iteration, need)
     if run.experiment.optimization.method == "evolution":
         made["credit"] = keep_successes(run, iteration)
         made["policy"] = imitate_successes(run, iteration)

@@ -162,6 +162,20 @@ def reference_log_probabilities(
     return found
 
 
+def log_probabilities(
+    policy: Reference,
+    parameters: LearnerParameters,
+    sequences: Sequences,
+    temperature: float,
+    micro_batch_tokens: int,
+) -> Ragged:
+    """Log-probabilities of a policy in training, as `Learner.log_probabilities`."""
+    learner = take_learner(policy, parameters)
+    found = learner.log_probabilities(sequences, temperature, micro_batch_tokens)
+    keep_learner(policy, parameters, learner)
+    return found
+
+
 def _reference_policy(policy: Reference, compute: Compute) -> HeldLearner | ScoredPolicy:
     parameters = LearnerParameters(compute=compute)
     learner_processes(compute)  # forgets what lost ones held

@@ -42,8 +42,9 @@ from turnwise.config.schema import (
 )
 from turnwise.config.variants import require_distinct_variants
 from turnwise.config.world_checks import require_examples, require_files, require_primary_column, require_rewards
+from turnwise.credit.batch import Rescored
 from turnwise.credit.rejection_sampling import require_shares
-from turnwise.credit.requirements import CreditInputs, needs_critic, require_branching, require_credit
+from turnwise.credit.requirements import CreditInputs, needs_critic, require_branching, require_credit, rescored_needs
 from turnwise.credit.selection import require_selection
 from turnwise.curriculum.rules import Curriculum, make_curriculum, require_playable
 from turnwise.data.conversations import require_demonstrations
@@ -135,6 +136,11 @@ class Experiment(Section):
     def has_critic(self) -> bool:
         """Whether the advantage estimator needs a critic's state values."""
         return needs_critic(self.credit.estimator)
+
+    @property
+    def rescored(self) -> tuple[Rescored, ...]:
+        """What the credit rules need for which a policy must read each rollout once more."""
+        return () if self.optimization.method == "evolution" else rescored_needs(self.credit)
 
     @property
     def critic_on_trunk(self) -> bool:

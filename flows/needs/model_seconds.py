@@ -48,6 +48,7 @@ def model_seconds(experiment: Experiment) -> dict[str, float]:
         "rollout": episodes * playing,
         "update": episodes * training * experiment.optimization.epochs,
         "reference": episodes * scoring,
+        "rescore": episodes * scoring,
         "values": episodes * scoring,
         "critic": episodes * training,
         "probe": episodes * scoring,

@@ -88,6 +88,7 @@ def credit(
     values: Reference | None = None,
     reference: Reference | None = None,
     tokenizer: Reference | None = None,
+    rescored: dict[str, Reference] | None = None,
     label: str = "credit",
 ) -> Reference:
     """Compute the advantages of a rollout.
@@ -96,7 +97,9 @@ def credit(
 
     `selection` says which groups are kept, `values` holds a critic's value of each reply token, `reference` the
     reference policy's log-probabilities; `tokenizer` is needed to find the thought in a reply where thoughts have
-    credit of their own. Trajectories that are left out of the update have no row: those of groups that were not kept
+    credit of their own. `rescored` holds, by name, what else the rules need of a policy.
+
+    Trajectories that are left out of the update have no row: those of groups that were not kept
     and, for an estimator that compares within groups, those of a group with fewer than two survivors.
     """
     trajectories = trajectories_of(rollout)
@@ -111,6 +114,7 @@ def credit(
         values=None if scores is None else scores.per_token.select(kept),
         bootstrap=None if scores is None else scores.at_end[kept],
         token_rewards=None if reference is None else _penalties(parameters, chosen, kept, reference),
+        rescored={name: read_scores(made).per_token.select(kept) for name, made in (rescored or {}).items()},
     )
     lengths = None if section.thought is None else _thought_lengths(parameters, chosen, tokenizer)
     with warnings.catch_warnings(record=True) as notes:

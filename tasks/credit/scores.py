@@ -6,13 +6,15 @@ import numpy as np
 from prefect import task
 
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
-from tasks.models_in_memory import SCORING, consulted_critic, reference_log_probabilities
+from tasks.models_in_memory import SCORING, consulted_critic, log_probabilities, reference_log_probabilities
 from tasks.restoring import opened
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
+from turnwise.credit.batch import Rescored
 from turnwise.data import scores as score_files
 from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.trajectory_files import read_arrays
+from turnwise.policy.score_norms import score_norms
 from turnwise.store import Reference, default_store
 
 
@@ -52,6 +54,34 @@ def reference(
     scores = Scores(trajectories.token_rows(found.values), np.zeros(len(trajectories)))
     with default_store().write("scores") as draft:
         write_scores(draft.folder, scores)
+    return draft.reference
+
+
+class RescoreParameters(Section):
+    """The parameters of what a policy in training says of a rollout, for a credit rule."""
+
+    need: Rescored
+    """What the rule needs, as `turnwise.credit.batch` calls it."""
+    learner: LearnerParameters
+    temperature: float
+    micro_batch_tokens: int
+
+
+@task(name="rescore", task_run_name="{label}: rescore", retries=1, **BY_CONTENT_OPTIONS)
+@depends_on(kernel=(*SCORING, "turnwise.policy.score_norms"), writes=SCORES)
+def rescore(
+    parameters: RescoreParameters, *, policy: Reference, rollout: Reference, label: str = "rescore"
+) -> Reference:
+    """What a credit rule needs to know of each reply token from the policy that sampled it, `policy`."""
+    trajectories = read_arrays(opened(rollout))
+    sequences, _ = trajectories.segments(every_reply=True)
+    halved = log_probabilities(
+        policy, parameters.learner, sequences, parameters.temperature / 2, parameters.micro_batch_tokens
+    )
+    sampled = sequences.log_probabilities[sequences.mask]
+    norms = score_norms(sampled, halved.values[sequences.mask])
+    with default_store().write("scores") as draft:
+        write_scores(draft.folder, Scores(trajectories.reply_rows(norms), np.zeros(len(trajectories))))
     return draft.reference
 
 

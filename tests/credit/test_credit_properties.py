@@ -43,12 +43,15 @@ RULES: list[tuple[str, Options]] = [
     ("turn-reinforce", {"over": "batch"}),
     ("length-adaptive-gae", {"alpha": 0.5}),
     ("cross-level-gae", {"lam": 0.8, "lam_turn": 0.5}),
+    ("optimal-token-baseline", {}),
+    ("optimal-token-baseline", {"rewards": "turn", "steps": "turn", "alone": "return"}),
 ]
 COMPARING = ("grpo", "mt-grpo", "rloo", "reinforce++-baseline", "gpg", "grpo-passk", "opo", "gdpo")
 RELATIVE: list[tuple[str, Options]] = [
     *((name, options) for name, options in RULES if name in COMPARING and options.get("deviation") != "batch"),
     ("gigpo", {"gamma": 1.0}),
     ("hgpo", {"gamma": 1.0}),
+    ("optimal-token-baseline", {"rewards": "turn"}),
 ]
 
 
@@ -249,6 +252,7 @@ def test_with_replies_of_one_token_all_gae_are_one(batch: CreditBatch, gamma: fl
         batch,
         reply_lengths=[[1] * turns for turns in batch.turns],
         values=[row[:turns] for row, turns in zip(batch.values or (), batch.turns, strict=True)],
+        score_norms=None,
     )
     expected = estimate("gae", short, gamma=gamma, lam=lam, whiten=False)
     assert close(estimate("turn-gae", short, gamma=gamma, lam=lam, whiten=False), expected)

@@ -15,6 +15,7 @@ import os
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -120,6 +121,36 @@ def test_rules_of_groups_are_verls_but_for_groups_of_one(verl: Any, case: str, b
         expected = factor * reward / (1.0 + 1e-6 if case == "grpo" else 1.0) if single else own
         assert own == 0.0 or not single
         assert row[mask].tolist() == pytest.approx([expected] * int(mask.sum()), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["compute_optimal_token_baseline_advantage", "compute_multi_turn_optimal_token_baseline_advantage"],
+)
+@examples
+@given(batch=padded())
+def test_the_optimal_token_baseline_is_verls(verl: Any, function: str, batch: Padded) -> None:
+    """The expected differences: a group of one gets 0 here; without `tir` verl's steps are columns of the padded row,
+    so that it is asked with replies that follow one another.
+    """
+    lengths = torch.tensor(batch.lengths)
+    mask = torch.arange(batch.mask.shape[1]) < lengths.unsqueeze(1)
+    log_mu, squares = batch.log_mu, batch.log_mu.exp() ** 2 + 0.1 * batch.entropy
+    rewards = torch.zeros(mask.shape, dtype=torch.float64)
+    rewards[torch.arange(len(mask)), lengths - 1] = torch.tensor(batch.rewards, dtype=torch.float64)
+    found, _ = getattr(verl, function)(
+        token_level_rewards=rewards,
+        response_mask=mask.to(torch.float64),
+        index=np.array(batch.groups),
+        old_log_probs=log_mu,
+        sum_pi_squared=squares,
+    )
+    norms = 1.0 - 2.0 * log_mu.exp() + squares
+    rows = [row[kept].tolist() for row, kept in zip(norms, mask, strict=True)]
+    ours = estimate("optimal-token-baseline", replace(credit_batch(batch), score_norms=rows), alone="return")
+    for row, kept, own, single in zip(found, mask, ours, alone(batch), strict=True):
+        expected = [0.0] * len(own) if single else row[kept].tolist()
+        assert own.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 @examples

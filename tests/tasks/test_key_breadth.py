@@ -33,6 +33,7 @@ TABLE: Mapping[str, tuple[int, str]] = {
     "reference": (35, "config data policy world"),
     "replays": (100, "agent agent.formats agent.modes config data policy policy.engines world"),
     "report": (40, "config credit data policy results statistics world"),
+    "rescore": (35, "config data policy world"),
     "return_to": (0, ""),
     "rollout": (100, "agent agent.formats agent.modes config data policy policy.engines world"),
     "score_vectors": (35, "config data policy world"),

@@ -49,6 +49,7 @@ MAY_ALSO_RUN: Mapping[str, Mapping[str, str]] = {
         "turnwise.policy.engines.on_processes": GIVES_MEMORY_BACK,
     },
     "reference": LEFT_BY_TRAINING,
+    "rescore": LEFT_BY_TRAINING,
     "values": LEFT_BY_TRAINING,
     "probe": LEFT_BY_TRAINING,
 }

@@ -175,6 +175,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
         anchors=[path.states for path in group],
         named_rewards=Ragged.of([math.fsum(path.turn_rewards), path.outcome] for path in group),
         reward_weights=Ragged.of([[1.0, 1.0]] * len(group)),
+        score_norms=Ragged.of([2.0 * slope**2 for slope in path.slopes] for path in group),  # of two logits
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # turns that only one trajectory reaches are part of what is examined
@@ -291,6 +292,7 @@ BASELINES: Sequence[Rule] = (
     Rule("maxrl", "maxrl", {"rewards": "merged"}),
     Rule("grpo-passk", "grpo-passk", {"rewards": "merged", "deviation": "none"}),
     Rule("hgpo, gamma 1", "hgpo", {"gamma": 1.0, "deviation": "none"}),
+    Rule("optimal token baseline", "optimal-token-baseline", {"rewards": "turn"}),
 )
 """All ways to form a baseline, without division by a deviation, so on the scale of the rewards but for `maxrl`."""
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ from turnwise.data.trajectory import Trajectory, TurnKind
 from turnwise.errors import CreditError
 
 PER_TURN = ("reply_lengths", "anchors", "trained")
-PER_TOKEN = ("values", "token_rewards")
+PER_TOKEN = ("values", "token_rewards", "score_norms")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NAMED = ("named_rewards", "reward_weights")
-NUMBERS = ("turn_rewards", "outcome", "values", "token_rewards", "bootstrap", *NAMED)
+NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED)
 FLAGS = ("truncated", "trained")
 NEEDS: Mapping[str, str] = {
     "reply_lengths": "the tokens of each turn's reply",
@@ -31,8 +31,12 @@ NEEDS: Mapping[str, str] = {
     "anchors": "the world's state before each turn",
     "named_rewards": "each named reward of a trajectory",
     "reward_weights": "the weight of each named reward",
+    "score_norms": "the squared norm of each reply token's score",
 }
 """The inputs that a rule may declare as needed, in words."""
+Rescored = Literal["score_norms"]
+RESCORED: tuple[Rescored, ...] = get_args(Rescored)
+"""Those of them for which a policy reads the rollout once more."""
 COMES_WITH: Mapping[str, tuple[str, ...]] = {"values": ("reply_lengths", "truncated", "bootstrap")}
 """The inputs that belong to another one."""
 Rewards = Literal["outcome", "merged"]
@@ -73,6 +77,8 @@ class CreditBatch:
     configuration, in its order."""
     reward_weights: Ragged | None = None
     """The weight of each of these rewards, the same for every trajectory."""
+    score_norms: Ragged | None = None
+    """One per reply token of the whole trajectory: 1 - 2 pi(token) + sum of pi^2, see `turnwise.policy.score_norms`."""
     trained: Ragged | None = None
     """Which turns are trained; None: all. A turn that is not trained has advantage 0 and is left out of whitening. It
     is part of the episode nevertheless: its rewards count in every return, its tokens are time steps, and a group's
@@ -83,8 +89,8 @@ class CreditBatch:
         counts = {name: len(getattr(self, name)) for name in given}
         if len(set(counts.values())) != 1:
             raise CreditError(f"a batch has one entry per trajectory in every field; found {counts}")
-        if self.reply_lengths is None and any(name in given for name in PER_TOKEN):
-            raise CreditError(f"{' and '.join(PER_TOKEN)} are per reply token; found them without reply_lengths")
+        if self.reply_lengths is None and (per_token := [name for name in PER_TOKEN if name in given]):
+            raise CreditError(f"{' and '.join(per_token)} are per reply token; found them without reply_lengths")
         self._require_entries()
         self._require_named()
         self._require_sense()
@@ -99,8 +105,12 @@ class CreditBatch:
         values: Ragged | None = None,
         bootstrap: Numbers | None = None,
         token_rewards: Ragged | None = None,
+        rescored: Mapping[str, Ragged] | None = None,
     ) -> CreditBatch:
-        """The batch of these trajectories, with their rewards weighted as configured."""
+        """The batch of these trajectories, with their rewards weighted as configured.
+
+        `rescored` has inputs of `RESCORED` by name, one row per trajectory.
+        """
         weighted = [weighted_rewards(trajectory, rewards) for trajectory in trajectories]
         turns = [len(trajectory.turns) for trajectory in trajectories]
 
@@ -120,6 +130,7 @@ class CreditBatch:
             named_rewards=Ragged.of(list(reward_totals(each, rewards).values()) for each in trajectories),
             reward_weights=Ragged.of([section.weight for section in rewards.values()] for _ in trajectories),
             trained=of_turns([turn.trained for each in trajectories for turn in each.turns], bool),
+            **(rescored or {}),
         )
 
     def __len__(self) -> int:
@@ -280,7 +291,7 @@ class CreditBatch:
     def _make_arrays(self) -> None:
         """Replace rows of numbers by arrays, and numbers per trajectory by Python's."""
         made: dict[str, Any] = {}
-        for name in ("turn_rewards", "values", "token_rewards", "reply_lengths", "trained", *NAMED):
+        for name in ("turn_rewards", "reply_lengths", "trained", *PER_TOKEN, *NAMED):
             dtype = {"reply_lengths": np.int64, "trained": np.bool_}.get(name, np.float64)
             if getattr(self, name) is not None:
                 made[name] = Ragged.of(getattr(self, name), dtype)

@@ -28,6 +28,7 @@ from turnwise.credit.group_baselines import gpg, grpo_passk, maxrl, opo
 from turnwise.credit.group_relative import grpo, rloo
 from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
+from turnwise.credit.token_baseline import optimal_token_baseline
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.credit.turn_returns import turn_reinforce
 from turnwise.data.arrays import Ragged
@@ -110,6 +111,9 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "turn-reinforce": Estimator(turn_reinforce, "turn", belongs_to={"deviation": ("over", ("group", "batch"))}),
     "length-adaptive-gae": Estimator(length_adaptive_gae, "token", needs=_CRITIC, target_options={"alpha": None}),
     "cross-level-gae": Estimator(cross_level_gae, "token", needs=_CRITIC, target_options={"weight": 0.0}),
+    "optimal-token-baseline": Estimator(
+        optimal_token_baseline, "token", needs=("reply_lengths", "score_norms"), grouped=True
+    ),
 }
 """The advantage estimators of this package by name; `estimator_of` finds those of others as well."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from turnwise.config.schema import Credit, ThoughtCredit
 from turnwise.credit import ESTIMATORS, estimator_of, require_options
+from turnwise.credit.batch import RESCORED, Rescored
 from turnwise.credit.declaration import require_answer, require_declaration
 from turnwise.errors import ConfigurationError, CreditError
 
@@ -50,6 +51,12 @@ def require_credit(credit: Credit, inputs: CreditInputs) -> None:
 def needs_critic(estimator: str) -> bool:
     """Whether an estimator needs a critic's state values."""
     return "values" in estimator_of(estimator).needs
+
+
+def rescored_needs(credit: Credit) -> tuple[Rescored, ...]:
+    """What its rules need for which a policy must read the rollout once more."""
+    rules = [credit.estimator] if credit.thought is None else [credit.estimator, credit.thought.estimator]
+    return tuple(need for need in RESCORED if any(need in estimator_of(name).needs for name in rules))
 
 
 def require_branching(estimator: str, selection: str) -> None:
