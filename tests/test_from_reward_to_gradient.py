@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import ast
 import doctest
+import inspect
 import re
 from pathlib import Path
 
+import pytest
+
+from turnwise.config.optimization import UpdateOptions
+from turnwise.policy.learner.losses import LOSSES
+from turnwise.policy.learner.settings import CLIPS
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "from-reward-to-gradient.md"
-MOST_FILES = 12
+MOST_FILES, MOST_FORMS = 12, 10
+VALUES = {"rewards", "turn_rewards", "outcome", "advantages"}
+"""The names under which a reward, and what becomes of it, is a field of a class."""
+BESIDE = {
+    "World": "declares rewards, by name",
+    "_Terms": "what the turn-level rules compare, inside their file",
+    "ReplyTokenInputs": "for the selection of tokens, which only some settings use",
+}
+"""Classes with such a field that a reward does not pass through on its way, each with what it is."""
 ROW = re.compile(r"^\| \d+ \| `([\w/]+\.py)` \|(.*)$", re.MULTILINE)
 LIBRARY = [*(ROOT / "turnwise").rglob("*.py"), *(ROOT / "tasks").rglob("*.py")]
 
@@ -20,6 +35,7 @@ def defined_in(path: Path) -> set[str]:
     definitions = (ast.FunctionDef, ast.ClassDef)
     names = {node.name for node in ast.walk(tree) if isinstance(node, definitions)}
     targets = [node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)]
+    targets += [target for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets]
     return names | {target.id for target in targets if isinstance(target, ast.Name)}
 
 
@@ -27,6 +43,40 @@ def test_the_way_leads_through_few_files() -> None:
     files = [path for path, _ in ROW.findall(PAGE.read_text())]
     assert 0 < len(files) <= MOST_FILES and len({*files}) == len(files)
     assert {*re.findall(r"`([\w/]+\.py)`", PAGE.read_text())} - {*files} == {"tests/test_from_reward_to_gradient.py"}
+
+
+def test_a_reward_takes_few_forms_and_no_other_than_the_page_names() -> None:
+    (named,) = re.findall(r"A reward takes nine forms:(.*?)\. A parameter", PAGE.read_text(), re.DOTALL)
+    forms = re.findall(r"`(\w+)`", named)
+    assert len(forms) == 9 <= MOST_FORMS
+    assert {*forms} <= set().union(*map(defined_in, LIBRARY))
+    rooms = [ROOT / "turnwise" / room for room in ("world", "data", "agent", "credit", "policy")]
+    holders = {
+        node.name
+        for path in (path for room in rooms for path in room.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and VALUES & defined_in_class(node)
+    }
+    assert holders - BESIDE.keys() <= {*forms}, "a form that the page does not name"
+
+
+def defined_in_class(node: ast.ClassDef) -> set[str]:
+    """The names of a class's annotated fields."""
+    fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+    return {field.id for field in fields if isinstance(field, ast.Name)}
+
+
+@pytest.mark.parametrize("option", [*UpdateOptions.model_fields])
+def test_an_option_of_an_update_keeps_its_name_from_the_parameters_to_where_it_is_used(option: str) -> None:
+    assert re.search(rf"^  {option}:", (ROOT / "params.yaml").read_text(), re.MULTILINE)
+    users = [path for path in (ROOT / "turnwise" / "policy").rglob("*.py") if path.name != "settings.py"]
+    as_keyword = {"loss_options"}  # its entries are the loss's own keyword arguments
+    assert option in as_keyword or any(re.search(rf"\b{option}\b", path.read_text()) for path in users)
+
+
+def test_the_clips_are_keyword_arguments_of_the_losses() -> None:
+    arguments = {name for loss in LOSSES.values() for name in inspect.signature(loss).parameters}
+    assert {*CLIPS} <= arguments & {*UpdateOptions.model_fields}
 
 
 def test_every_file_of_the_way_defines_what_its_row_names() -> None:
