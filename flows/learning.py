@@ -99,6 +99,7 @@ def credit_rollout(run: Run, iteration: Iteration) -> Reference:
         values=iteration.made.get("values"),
         reference=iteration.made.get("reference") if in_reward else None,
         tokenizer=run.prepared.tokenizer if in_parts else None,
+        greedy=iteration.made.get("greedy"),
         rescored={need: iteration.made[need] for need in experiment.rescored} or None,
         label=run.label(iteration),
     )

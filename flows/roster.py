@@ -147,6 +147,13 @@ ROSTER: tuple[IterationStage, ...] = (
         seconds=0.4,
         costs=(MachineCost("seconds/reference"),),
     ),
+    IterationStage(
+        name="greedy",
+        task="rollout",
+        due=lambda experiment, number: experiment.plays_greedily,
+        seconds=0.3,
+        costs=(MachineCost("seconds/greedy", "sampling_seconds"),),
+    ),
     *(
         IterationStage(
             name=need,

@@ -71,6 +71,13 @@ def rollout_call(run: Run, iteration: Iteration, round: int = 0) -> RolloutCall:
     )
 
 
+def play_greedily(run: Run, iteration: Iteration) -> Reference:
+    """One greedy episode of each task of the iteration's rollout, in the world of the group's first episode."""
+    call = rollout_call(run, iteration)
+    parameters = call.parameters.changed(group_size=1, temperature=0.0)
+    return call.model_copy(update={"label": f"{call.label} greedy", "parameters": parameters}).make()
+
+
 def select_groups(run: Run, iteration: Iteration) -> Reference:
     """Select the groups to learn from.
 

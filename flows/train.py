@@ -42,6 +42,7 @@ from flows.sampling import (
     evaluate_policy_at_horizon,
     evaluation,
     evaluation_at_horizon,
+    play_greedily,
     roll_out,
     select_groups,
     turn_limit,
@@ -128,6 +129,8 @@ def _iterate(run: Run, number: int) -> Iteration:
         made["values"] = value_rollout(run, iteration)
     if "reference" in due:
         made["reference"] = score_under_warm_start(run, iteration)
+    if "greedy" in due:
+        made["greedy"] = play_greedily(run, iteration)
     for need in run.experiment.rescored:
         made[need] = rescore_rollout(run, iteration, need)
     if run.experiment.optimization.method == "evolution":

@@ -44,7 +44,15 @@ from turnwise.config.variants import require_distinct_variants
 from turnwise.config.world_checks import require_examples, require_files, require_primary_column, require_rewards
 from turnwise.credit.batch import Rescored
 from turnwise.credit.rejection_sampling import require_shares
-from turnwise.credit.requirements import CreditInputs, needs_critic, require_branching, require_credit, rescored_needs
+from turnwise.credit.requirements import (
+    CreditInputs,
+    needs_critic,
+    needs_greedy,
+    require_branching,
+    require_credit,
+    require_greedy,
+    rescored_needs,
+)
 from turnwise.credit.selection import require_selection
 from turnwise.curriculum.rules import Curriculum, make_curriculum, require_playable
 from turnwise.data.conversations import require_demonstrations
@@ -143,6 +151,11 @@ class Experiment(Section):
         return () if self.optimization.method == "evolution" else rescored_needs(self.credit)
 
     @property
+    def plays_greedily(self) -> bool:
+        """Whether the credit rules compare with a greedy episode of each task."""
+        return self.optimization.method != "evolution" and needs_greedy(self.credit)
+
+    @property
     def critic_on_trunk(self) -> bool:
         """Whether there is a critic, as a head on the policy's trunk."""
         return self.has_critic and self.critic.trunk == "policy"
@@ -183,6 +196,7 @@ class Experiment(Section):
             for rule in (self.credit, self.credit.thought):
                 if rule is not None:
                     require_branching(rule.estimator, self.selection.rule)
+        require_greedy(self.credit, self.rollout.scheme, self.selection.rule)
         with _named("selection: "):
             require_selection(self.selection.rule, self.selection.options)
         require_update(optimization, self.rollout)

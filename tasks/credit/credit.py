@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from turnwise.credit import (
     estimator_of,
     rollout_advantages,
 )
+from turnwise.credit.batch import weighted_rewards
 from turnwise.credit.credit_files import CREDIT, write_credit
 from turnwise.credit.selection import trainable
 from turnwise.data.arrays import Ragged
@@ -89,6 +91,7 @@ def credit(
     reference: Reference | None = None,
     tokenizer: Reference | None = None,
     rescored: dict[str, Reference] | None = None,
+    greedy: Reference | None = None,
     label: str = "credit",
 ) -> Reference:
     """Compute the advantages of a rollout.
@@ -97,7 +100,8 @@ def credit(
 
     `selection` says which groups are kept, `values` holds a critic's value of each reply token, `reference` the
     reference policy's log-probabilities; `tokenizer` is needed to find the thought in a reply where thoughts have
-    credit of their own. `rescored` holds, by name, what else the rules need of a policy.
+    credit of their own. `rescored` holds, by name, what else the rules need of a policy,
+    and `greedy` one greedy episode of each task: a task whose greedy episode was lost is left out.
 
     Trajectories that are left out of the update have no row: those of groups that were not kept
     and, for an estimator that compares within groups, those of a group with fewer than two survivors.
@@ -106,6 +110,9 @@ def credit(
     section = parameters.credit
     groups = None if selection is None else read_kept(selection)
     kept = trainable(trajectories, groups, grouped=any(estimator_of(name).grouped for name in _rules(parameters)))
+    baselines = None if greedy is None else _greedy_rewards(parameters, greedy)
+    if baselines is not None:
+        kept = [index for index in kept if trajectories[index].group in baselines]
     chosen = [trajectories[index] for index in kept]
     scores = None if values is None else read_scores(values)
     batch = CreditBatch.of(
@@ -114,6 +121,7 @@ def credit(
         values=None if scores is None else scores.per_token.select(kept),
         bootstrap=None if scores is None else scores.at_end[kept],
         token_rewards=None if reference is None else _penalties(parameters, chosen, kept, reference),
+        greedy_rewards=None if baselines is None else Ragged.of([baselines[each.group] for each in chosen]),
         rescored={name: read_scores(made).per_token.select(kept) for name, made in (rescored or {}).items()},
     )
     lengths = None if section.thought is None else _thought_lengths(parameters, chosen, tokenizer)
@@ -126,6 +134,12 @@ def credit(
             draft.metrics["estimator_notes"] = len(notes)
             logger.info("%d notes of the estimator; the first: %s", len(notes), notes[0].message)
     return draft.reference
+
+
+def _greedy_rewards(parameters: CreditParameters, greedy: Reference) -> dict[int, tuple[float, float]]:
+    """The weighted turn-level and outcome rewards of each task's greedy episode, by the task's group."""
+    weighted = {each.group: weighted_rewards(each, parameters.rewards) for each in trajectories_of(greedy)}
+    return {group: (math.fsum(of_turns), outcome) for group, (of_turns, outcome) in weighted.items()}
 
 
 def _penalties(

@@ -43,6 +43,7 @@ RULES: list[tuple[str, Options]] = [
     ("turn-reinforce", {"over": "batch"}),
     ("length-adaptive-gae", {"alpha": 0.5}),
     ("cross-level-gae", {"lam": 0.8, "lam_turn": 0.5}),
+    ("remax", {}),
     ("optimal-token-baseline", {}),
     ("optimal-token-baseline", {"rewards": "turn", "steps": "turn", "alone": "return"}),
 ]

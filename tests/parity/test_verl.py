@@ -155,6 +155,21 @@ def test_the_optimal_token_baseline_is_verls(verl: Any, function: str, batch: Pa
 
 @examples
 @given(batch=padded())
+def test_remax_is_verls(verl: Any, batch: Padded) -> None:
+    baselines = batch.advantages
+    found, _ = verl.compute_remax_outcome_advantage(
+        token_level_rewards=token_rewards(batch),
+        reward_baselines=baselines,
+        response_mask=batch.mask.to(torch.float64),
+    )
+    greedy = [[0.0, value] for value in baselines.tolist()]
+    ours = estimate("remax", replace(credit_batch(batch), greedy_rewards=greedy))
+    for row, mask, own in zip(found, batch.mask, ours, strict=True):
+        assert row[mask].tolist() == pytest.approx([own[0]] * int(mask.sum()))
+
+
+@examples
+@given(batch=padded())
 def test_pass_at_k_is_verls(verl: Any, batch: Padded) -> None:
     """verl refuses groups of one."""
     kept = [index for index, single in enumerate(alone(batch)) if not single]

@@ -153,6 +153,16 @@ def _onward(problem: DecisionProblem, name: str | None, path: Path) -> list[Path
     ]
 
 
+def _greedy(problem: DecisionProblem) -> Path:
+    """The trajectory of the likelier choice in each state."""
+    path, name = Path(), next(iter(problem.states), None)
+    while name is not None:
+        state = problem.states[name]
+        choice = state.first if state.logit > 0 else state.second
+        path, name = path.onward(name, choice, 1.0, 0.0), choice.then
+    return path
+
+
 def true_gradient(problem: DecisionProblem) -> Vector:
     """The exact gradient of the expected return with respect to the logit of each state, [states]."""
     gradient = dict.fromkeys(problem.states, 0.0)
@@ -167,6 +177,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
 
     Every reply counts as one token.
     """
+    greedy = _greedy(problem)
     batch = CreditBatch(
         group=[0] * len(group),
         turn_rewards=Ragged.of(path.turn_rewards for path in group),
@@ -175,6 +186,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
         anchors=[path.states for path in group],
         named_rewards=Ragged.of([math.fsum(path.turn_rewards), path.outcome] for path in group),
         reward_weights=Ragged.of([[1.0, 1.0]] * len(group)),
+        greedy_rewards=Ragged.of([[math.fsum(greedy.turn_rewards), greedy.outcome]] * len(group)),
         score_norms=Ragged.of([2.0 * slope**2 for slope in path.slopes] for path in group),  # of two logits
     )
     with warnings.catch_warnings():
@@ -292,6 +304,7 @@ BASELINES: Sequence[Rule] = (
     Rule("maxrl", "maxrl", {"rewards": "merged"}),
     Rule("grpo-passk", "grpo-passk", {"rewards": "merged", "deviation": "none"}),
     Rule("hgpo, gamma 1", "hgpo", {"gamma": 1.0, "deviation": "none"}),
+    Rule("remax", "remax"),
     Rule("optimal token baseline", "optimal-token-baseline", {"rewards": "turn"}),
 )
 """All ways to form a baseline, without division by a deviation, so on the scale of the rewards but for `maxrl`."""

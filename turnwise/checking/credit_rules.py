@@ -69,6 +69,7 @@ class CheckedRule:
             bootstrap=draw.normal(size=count).tolist(),
             named_rewards=Ragged.of(draw.normal(size=2).tolist() for _ in range(count)),
             reward_weights=Ragged.of([[1.0, 0.5]] * count),
+            greedy_rewards=Ragged.of([[0.1, 0.5]] * count),
             score_norms=Ragged.of(draw.uniform(0.0, 2.0, size=sum(row)).tolist() for row in lengths),
         )
 

@@ -80,6 +80,7 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(VERL, _verl_estimator, "grpo_passk", {ESTIMATOR: "grpo-passk"}),
     PeerName(VERL, _verl_estimator, "opo", {ESTIMATOR: "opo"}, "a group of one gets 0 here, its reward in verl"),
     PeerName(VERL, _verl_estimator, "gpg", {ESTIMATOR: "gpg", OPTIONS: {"counted": "rewarded"}}),
+    PeerName(VERL, _verl_estimator, "remax", {ESTIMATOR: "remax"}),
     PeerName(
         VERL,
         _verl_estimator,

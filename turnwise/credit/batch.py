@@ -23,7 +23,7 @@ PER_TURN = ("reply_lengths", "anchors", "trained")
 PER_TOKEN = ("values", "token_rewards", "score_norms")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NAMED = ("named_rewards", "reward_weights")
-NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED)
+NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED, "greedy_rewards")
 FLAGS = ("truncated", "trained")
 NEEDS: Mapping[str, str] = {
     "reply_lengths": "the tokens of each turn's reply",
@@ -31,6 +31,7 @@ NEEDS: Mapping[str, str] = {
     "anchors": "the world's state before each turn",
     "named_rewards": "each named reward of a trajectory",
     "reward_weights": "the weight of each named reward",
+    "greedy_rewards": "what a greedy episode of the same task earns",
     "score_norms": "the squared norm of each reply token's score",
 }
 """The inputs that a rule may declare as needed, in words."""
@@ -77,6 +78,8 @@ class CreditBatch:
     configuration, in its order."""
     reward_weights: Ragged | None = None
     """The weight of each of these rewards, the same for every trajectory."""
+    greedy_rewards: Ragged | None = None
+    """Two numbers per trajectory: the turn-level and the outcome reward of its task's greedy episode, weighted."""
     score_norms: Ragged | None = None
     """One per reply token of the whole trajectory: 1 - 2 pi(token) + sum of pi^2, see `turnwise.policy.score_norms`."""
     trained: Ragged | None = None
@@ -105,6 +108,7 @@ class CreditBatch:
         values: Ragged | None = None,
         bootstrap: Numbers | None = None,
         token_rewards: Ragged | None = None,
+        greedy_rewards: Ragged | None = None,
         rescored: Mapping[str, Ragged] | None = None,
     ) -> CreditBatch:
         """The batch of these trajectories, with their rewards weighted as configured.
@@ -130,6 +134,7 @@ class CreditBatch:
             named_rewards=Ragged.of(list(reward_totals(each, rewards).values()) for each in trajectories),
             reward_weights=Ragged.of([section.weight for section in rewards.values()] for _ in trajectories),
             trained=of_turns([turn.trained for each in trajectories for turn in each.turns], bool),
+            greedy_rewards=greedy_rewards,
             **(rescored or {}),
         )
 
@@ -291,7 +296,7 @@ class CreditBatch:
     def _make_arrays(self) -> None:
         """Replace rows of numbers by arrays, and numbers per trajectory by Python's."""
         made: dict[str, Any] = {}
-        for name in ("turn_rewards", "reply_lengths", "trained", *PER_TOKEN, *NAMED):
+        for name in ("turn_rewards", "reply_lengths", "trained", "greedy_rewards", *PER_TOKEN, *NAMED):
             dtype = {"reply_lengths": np.int64, "trained": np.bool_}.get(name, np.float64)
             if getattr(self, name) is not None:
                 made[name] = Ragged.of(getattr(self, name), dtype)

@@ -63,5 +63,6 @@ def _small_batch() -> CreditBatch:
         bootstrap=[0.5] * len(TURNS),
         named_rewards=Ragged.of([[1.0, 0.0]] * len(TURNS)),
         reward_weights=Ragged.of([[1.0, 0.5]] * len(TURNS)),
+        greedy_rewards=Ragged.of([[0.1, 0.5]] * len(TURNS)),
         score_norms=Ragged.of(tokens),
     )

@@ -55,8 +55,28 @@ def needs_critic(estimator: str) -> bool:
 
 def rescored_needs(credit: Credit) -> tuple[Rescored, ...]:
     """What its rules need for which a policy must read the rollout once more."""
+    return tuple(need for need in RESCORED if _needs(credit, need))
+
+
+def needs_greedy(credit: Credit) -> bool:
+    """Whether its rules compare with a greedy episode of each task."""
+    return _needs(credit, "greedy_rewards")
+
+
+def require_greedy(credit: Credit, scheme: str, selection: str) -> None:
+    """Raise ConfigurationError where groups are not tasks, of which each has a greedy episode."""
+    for key, found, wanted in (("rollout.scheme", scheme, "independent"), ("selection.rule", selection, "all")):
+        if found in ("branching", "mixed") and needs_greedy(credit):
+            raise ConfigurationError(
+                f"a rule that compares with the greedy episode of each task needs one group per task, sampled in one "
+                f"round; found {key}: {found} with credit.estimator {credit.estimator}: set it to {wanted}, or choose "
+                "another estimator"
+            )
+
+
+def _needs(credit: Credit, need: str) -> bool:
     rules = [credit.estimator] if credit.thought is None else [credit.estimator, credit.thought.estimator]
-    return tuple(need for need in RESCORED if any(need in estimator_of(name).needs for name in rules))
+    return any(need in estimator_of(name).needs for name in rules)
 
 
 def require_branching(estimator: str, selection: str) -> None:

@@ -47,6 +47,7 @@ RULES: Sequence[Rule] = (
     Rule("bi-level-gae", "bi-level-gae"),
     Rule("length-adaptive-gae", "length-adaptive-gae"),
     Rule("cross-level-gae", "cross-level-gae"),
+    Rule("remax", "remax"),
     Rule("optimal-token-baseline", "optimal-token-baseline", {"rewards": "merged"}),
 )
 """The rules, in the order in which they are shown."""
@@ -165,6 +166,7 @@ _LACKING = {
     "anchors": "it needs anchor states, which this world does not tell",
     "named_rewards": "it needs each reward by its name, which these episodes do not have",
     "reward_weights": "it needs each reward by its name, which these episodes do not have",
+    "greedy_rewards": "it needs a greedy episode of each task, which the study does not play",
     "score_norms": "it needs the policy's scores of each token, which the study does not compute",
 }
 """Why a rule cannot be judged on a batch that lacks what it needs."""
