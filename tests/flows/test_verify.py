@@ -16,7 +16,7 @@ from prefect import task
 from pydantic import BaseModel
 from rich.console import Console
 
-from flows.commands.verify import inspect, print_parts
+from flows.commands.store import inspect, print_parts
 from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
 from tasks.prefect_records import records_folder
 from turnwise import progress

@@ -1,0 +1,214 @@
+"""The commands on the home, which holds everything computed. Each imports what it needs only when it runs.
+
+turnwise verify                                     whether everything is as it was written, and what mends the rest
+turnwise prune --dry-run                            what would be removed, and how much that is
+turnwise prune -s storage.keep_evaluated=false      with other settings than those of params.yaml
+turnwise restore policy/4be1f02a                    the weights of a policy whose digest begins so
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, Settings, load_experiment
+from turnwise import progress
+from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.project import home
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnwise.store.inspection import Inspected
+    from turnwise.store.retention import Removal
+
+LISTED = 20
+"""Number of damaged things per part that are listed; further ones are only counted."""
+SHOWN_AFTER_SECONDS = 2.0
+
+
+def verify() -> None:
+    """Check that everything in the home is intact; say what is not, and how to repair it."""
+    # It reads every byte of the store and of the shared one (`storage.url`), whatever the store's index says, every
+    # record of Prefect's, and has SQLite check both databases. It changes nothing and may run beside anything else.
+    from rich.console import Console
+
+    from flows.recording.record import use_project_storage
+
+    use_project_storage()
+    console = Console(highlight=False)
+    with _shown(console):
+        parts = inspect(home())
+    print_parts(parts, console)
+    if number := sum(len(part.damaged) for part in parts):
+        raise TurnwiseError(
+            f"everything in {home()} must be as it was written; {number} damaged, as listed above with what mends it"
+        )
+
+
+def inspect(folder: Path) -> list[Inspected]:
+    """Inspect every part of a home."""
+    from tasks.prefect_records import inspect_records
+    from turnwise.store import default_store
+    from turnwise.store.inspection import inspect_artifacts, inspect_database, inspect_notes
+    from turnwise.store.place_inspection import inspect_place
+
+    store = default_store()
+    return [
+        inspect_artifacts(store),
+        *([inspect_place(store.place)] if store.place is not None else []),
+        inspect_notes(store),
+        inspect_records(store),
+        inspect_database(
+            "Prefect's database",
+            folder / "prefect" / "prefect.db",
+            f"when nothing runs: rm -r {folder / 'prefect'} (the list of past flow runs goes with it, no result does)",
+        ),
+        inspect_database(
+            "MLflow's database",
+            folder / "mlflow.db",
+            f"mv {folder / 'mlflow.db'} elsewhere and run the experiments again: what is cached is only recorded again",
+        ),
+    ]
+
+
+def print_parts(parts: Sequence[Inspected], console: Console) -> None:
+    """Print a table of all parts, and below it what is damaged and how to repair it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("part")
+    for heading in ("checked", "damaged", "left over"):
+        table.add_column(heading, justify="right")
+    for part in parts:
+        numbers = [len(part.damaged), len(part.left_over)]
+        table.add_row(part.part, str(part.checked), *(str(number) if number else "-" for number in numbers))
+    console.print(table)
+    for part in parts:
+        if part.damaged:
+            console.print(Text(f"\n{part.part}: {part.mended_by}", style="bold"))
+            for sentence in part.damaged[:LISTED]:
+                console.print(Text(f"* {sentence}"), soft_wrap=True)
+            if (more := len(part.damaged) - LISTED) > 0:
+                console.print(f"* and {more} more")
+    if left := [path for part in parts for path in part.left_over]:
+        folders = ", ".join(dict.fromkeys(str(path.parent) for path in left[:LISTED]))
+        console.print(Text(f"\nLeft over, harmless: {len(left)} in {folders}"), soft_wrap=True)
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[None]:
+    """Show on a terminal how far the inspection is, if it takes more than a moment."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
+    bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bars.add_task("")
+    began = time.monotonic()
+
+    def show(report: progress.Progress) -> None:
+        if time.monotonic() - began > SHOWN_AFTER_SECONDS:
+            bars.start()
+            bars.update(task, description=report.what, completed=report.done, total=report.total)
+
+    try:
+        with progress.listening(show):
+            yield
+    finally:
+        bars.stop()
+
+
+def prune(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed; remove nothing.")] = False,
+) -> None:
+    """Remove what the section storage does not keep; it can be recomputed."""
+    storage = load_experiment(parameters, overlays, settings, to_plan=True).storage
+    from rich.console import Console
+
+    from flows.roster import replaced_inputs
+    from turnwise.data.evaluations import success_of
+    from turnwise.reporting.formatting import readable_bytes
+    from turnwise.store import default_store
+    from turnwise.store.retention import removals
+
+    console, store = Console(highlight=False), default_store()
+    before = _sizes(home())
+    with console.status("reading the lineage"):
+        found = removals(store, storage, success_of, replaced_inputs())
+    removed = sum(store.prune(each.reference, each.files) for each in found) if not dry_run else 0
+    _print_pruned(console, before, found)
+    planned = sum(each.bytes for each in found)
+    if dry_run:
+        console.print(f"\nNothing was removed: {readable_bytes(planned)} would be.")
+    else:
+        console.print(f"\n{readable_bytes(removed)} removed.")
+        if removed < planned:
+            console.print(f"{readable_bytes(planned - removed)} are being read by a run and stay: prune again later.")
+
+
+def _print_pruned(console: Console, before: dict[str, int], found: Sequence[Removal]) -> None:
+    """Print the size of each part of the home, and how much of it is pruned."""
+    from rich import box
+    from rich.table import Table
+
+    from turnwise.reporting.formatting import readable_bytes
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("part of the home", "holds", "pruned", "of artifacts"):
+        table.add_column(heading, justify="left" if heading.startswith("part") else "right", no_wrap=True)
+    for part, size in sorted(before.items(), key=lambda each: -each[1]):
+        of_part = [each for each in found if part == f"store/{each.reference.kind}"]
+        pruned = readable_bytes(sum(each.bytes for each in of_part)) if of_part else "–"
+        table.add_row(part, readable_bytes(size), pruned, str(len(of_part)) if of_part else "–")
+    table.add_section()
+    planned = sum(each.bytes for each in found)
+    table.add_row("all", readable_bytes(sum(before.values())), readable_bytes(planned), str(len(found)))
+    console.print(table)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """The bytes of every part of a home; the store is split by kind of artifact."""
+    sizes: dict[str, int] = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            parts = path.relative_to(folder).parts
+            part = "/".join(parts[: 2 if parts[0] == "store" else 1])
+            sizes[part] = sizes.get(part, 0) + path.stat().st_size
+    return sizes
+
+
+def restore(
+    artifact: Annotated[
+        str, typer.Argument(metavar="KIND/DIGEST", help="Or the beginning of a digest.", show_default=False)
+    ],
+    everything: Annotated[bool, typer.Option("--everything", help="Of a policy: the optimizer's state, too.")] = False,
+) -> None:
+    """Recompute the pruned files of an artifact."""
+    from rich.console import Console
+
+    from flows.recording.record import use_project_storage
+    from tasks.restoring import opened
+    from turnwise.policy.model_files import MODEL_FILES
+    from turnwise.store import default_store
+    from turnwise.store.artifacts import EVERYTHING
+    from turnwise.store.provenance import found_in
+
+    use_project_storage()
+    found = found_in(default_store(), artifact)
+    if len(found) != 1:
+        raise ConfigurationError(
+            f"a digest must name one artifact of {home()}; {artifact} names "
+            f"{', '.join(map(str, found)) or 'none'}: say kind/digest, or more of the digest"
+        )
+    weights = found[0].kind == "policy" and not everything
+    folder = opened(found[0], MODEL_FILES if weights else EVERYTHING)
+    Console(highlight=False, soft_wrap=True).print(str(folder))
