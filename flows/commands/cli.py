@@ -22,8 +22,9 @@ from flows.commands.options import refusal
 from flows.commands.records import compare, export, lineage, reproduce, show, ui
 from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
 from flows.commands.shown_logs import FirstFaults, is_not_said_at_the_end
+from flows.commands.starting import init, new
 from flows.commands.store import prune, restore, verify
-from flows.commands.world_commands import check, init, new, play, serve, worlds
+from flows.commands.worlds import check, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
 from flows.runtime.streams import prepare_streams, unwritten_output
 from turnwise.errors import ConfigurationError, TurnwiseError

@@ -17,13 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from rich.console import Console
+import typer
 
 from flows.commands.next_steps import own_command
 from turnwise.errors import ConfigurationError
-from turnwise.store.atomic_write import write_whole
 
 NewKind = Literal["world", "rule", "reward"]
 FOLDER = ("params.yaml", "stages.yaml", "plots.html", "number_game.py", "README.md", "gitignore")
@@ -53,11 +52,15 @@ RENAMED = {"gitignore": ".gitignore", "stages.yaml": "dvc.yaml"}
 """Starters whose own name would act on this repository."""
 
 
-def init_folder(folder: Path, world: str) -> None:
-    """Write the files of an experiment of one's own into a folder, which is made where it is missing.
-
-    Raises ConfigurationError where a file is there already, or the name is no good one for a module.
-    """
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder, made where it is missing.", show_default=False)
+    ],
+    world: Annotated[
+        str, typer.Option(metavar="NAME", help="The name of the world's module, such as my_task.")
+    ] = "number_game",
+) -> None:
+    """Make a folder for an experiment of one's own: params.yaml, dvc.yaml and a world."""
     files = _written(WORLD, FOLDER, world, folder)
     files[folder / "requirements.txt"] = f"turnwise=={importlib.metadata.version('turnwise')}\n"
     _write(files)
@@ -66,11 +69,17 @@ def init_folder(folder: Path, world: str) -> None:
     _say(files, [*first, *_first_steps("world", world, folder), f"{run} --dry-run", run])
 
 
-def new_plugin(kind: NewKind, name: str, folder: Path) -> None:
-    """Write a world, a credit rule or a reward that keeps its contract, and an experiment on it, into a folder.
-
-    Raises ConfigurationError as `init_folder` does.
-    """
+def new(
+    kind: Annotated[
+        NewKind,
+        typer.Argument(metavar="KIND", help="world | rule | reward", show_default=False),
+    ],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of its module, such as my_task.", show_default=False)
+    ],
+) -> None:
+    """Write a world, a credit rule or a reward that keeps its contract, and an experiment on it, to begin from."""
+    folder = Path()
     files = _written(KINDS[kind], KINDS[kind].files, name, folder)
     _write(files)
     run = f"{own_command()} ablation {name}.yaml"
@@ -120,6 +129,8 @@ def _require_module_name(name: str, folder: Path) -> None:
 
 def _write(files: Mapping[Path, str]) -> None:
     """Write all files, or none where one is there already."""
+    from turnwise.store.atomic_write import write_whole
+
     if present := [str(path) for path in files if path.exists()]:
         raise ConfigurationError(
             f"nothing is overwritten; found {', '.join(present)}: choose another name or folder, or move them away"
@@ -129,6 +140,8 @@ def _write(files: Mapping[Path, str]) -> None:
 
 
 def _say(files: Mapping[Path, str], commands: Sequence[str]) -> None:
+    from rich.console import Console
+
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for path in files:
         console.print(f"wrote {path}")

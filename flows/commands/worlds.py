@@ -1,33 +1,64 @@
-"""`turnwise worlds`: every installed world with its splits, limits, actions, and what its baselines reach."""
+"""The commands on worlds: list, check, play and serve them. Each imports what it needs only when it runs.
+
+`check` takes credit rules and rewards, too.
+"""
 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from turnwise.config.overlays import parse_setting
-from turnwise.errors import ConfigurationError
-from turnwise.reporting.baseline_table import BaselineRow, recorded_baselines
-from turnwise.reporting.formatting import UNDEFINED, number
-from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class
+from flows.commands.options import (
+    LARGEST_SEED,
+    MOST,
+    CheckedName,
+    CheckedSettings,
+    Port,
+    Preset,
+    WorldName,
+    WorldSettings,
+    installed_world_names,
+)
+from turnwise.errors import ConfigurationError, TurnwiseError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from turnwise.checking import CheckReport
+    from turnwise.reporting.baseline_table import BaselineRow
+    from turnwise.world import Limits, World
 
 DOCS = Path(__file__).parents[2] / "docs"
 """The folder with the baselines record that belongs to this version of the code."""
 WIDTH = 100
 """Most columns of the terminal that the table uses."""
 NO_END = "no end"
+MOST_WORKERS = 1024
+"""Most worker processes of one world in a service; they share its episodes."""
+
+
+def worlds() -> None:
+    """List the installed worlds, and the success of their baseline policies."""
+    show_worlds(DOCS)
+
+
+def show_worlds(folder: Path) -> None:
+    """Print the table, with the baselines that are recorded in a folder."""
+    from rich.console import Console
+
+    from turnwise.reporting.baseline_table import recorded_baselines
+
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    lines = {line.key: line for line in recorded_baselines(folder)}
+    console.print(_table(installed(), lines), width=min(console.width, WIDTH))
+    console.print("Tasks: of train, validation and test. Success: on the test tasks, as `turnwise baselines` found it.")
 
 
 @dataclass(frozen=True)
@@ -51,6 +82,8 @@ class Installed:
 
 def installed(names: Sequence[str] = ()) -> list[Installed]:
     """These worlds, or all that are installed, in order. Raises ConfigurationError for an unknown name."""
+    from turnwise.world import installed_worlds, world_class
+
     for name in names:
         try:
             world_class(name)
@@ -61,6 +94,8 @@ def installed(names: Sequence[str] = ()) -> list[Installed]:
 
 def _made(name: str) -> World | str:
     """The world with its defaults, or why it cannot be made: a missing package or parameter."""
+    from turnwise.world import make_world, world_class
+
     try:
         parameters = inspect.signature(world_class(name)).parameters
         if needed := [each for each, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]:
@@ -70,29 +105,11 @@ def _made(name: str) -> World | str:
         return str(error)
 
 
-def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World, dict[str, Any]]:
-    """A world to be played, by name, preset and `key=value` settings, with all its parameters.
-
-    Raises ConfigurationError, also where a program that plays it is missing.
-    """
-    try:
-        parameters = with_preset(name, preset, dict(map(parse_setting, settings)))
-        made = make_world(name, parameters)
-        made.require_programs()
-        return made, parameters
-    except (ImportError, TypeError, ValueError) as error:
-        raise ConfigurationError(str(error)) from error
-
-
-def show_worlds(folder: Path) -> None:
-    """Print the table, with the baselines that are recorded in a folder."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    lines = {line.key: line for line in recorded_baselines(folder)}
-    console.print(_table(installed(), lines), width=min(console.width, WIDTH))
-    console.print("Tasks: of train, validation and test. Success: on the test tasks, as `turnwise baselines` found it.")
-
-
 def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], BaselineRow]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("world", no_wrap=True)
     table.add_column("tasks", no_wrap=True)
@@ -111,6 +128,8 @@ def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], Bas
 
 
 def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], BaselineRow]) -> Sequence[str]:
+    from turnwise.world import SPLITS
+
     sizes = [(split, world.split_size(split)) for split in SPLITS]
     tasks = [f"{split} {NO_END if size is None else f'{size:,}'}" for split, size in sizes]
     endless = all(size is None for _, size in sizes)
@@ -121,6 +140,8 @@ def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], BaselineR
 
 
 def _success(line: BaselineRow | None) -> str:
+    from turnwise.reporting.formatting import UNDEFINED, number
+
     return UNDEFINED if line is None else number(line.score.success.value, 2)
 
 
@@ -137,13 +158,77 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def show_certificate(
+def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World, dict[str, Any]]:
+    """A world to be played, by name, preset and `key=value` settings, with all its parameters.
+
+    Raises ConfigurationError, also where a program that plays it is missing.
+    """
+    from turnwise.config.overlays import parse_setting
+    from turnwise.world import make_world, with_preset
+
+    try:
+        parameters = with_preset(name, preset, dict(map(parse_setting, settings)))
+        made = make_world(name, parameters)
+        made.require_programs()
+        return made, parameters
+    except (ImportError, TypeError, ValueError) as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def check(
+    name: CheckedName,
+    preset: Preset = "",
+    settings: CheckedSettings = None,
+    kind: Annotated[
+        Literal["world", "rule", "reward"] | None,
+        typer.Option("--as", help="What it is to be checked as.", show_default="what the name leads to"),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Of a world: also measure what training will meet, and write it here as a page and JSON.",
+            show_default=False,
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Count the certificate's lengths in its tokens.", show_default=False),
+    ] = None,
+) -> None:
+    """Check that a world, a credit rule or a reward keeps its contract."""
+    from turnwise.checking import check_world
+    from turnwise.checking.named_subjects import check_named, kind_of
+    from turnwise.config.overlays import parse_setting
+
+    kind = kind or kind_of(name)
+    if certificate is not None and kind != "world":
+        raise ConfigurationError(f"--certificate belongs to worlds; {name!r} is a {kind}: leave it out")
+    if tokenizer is not None and certificate is None:
+        raise ConfigurationError("--tokenizer counts the lengths in a certificate: give --certificate FOLDER, too")
+    if kind == "world":
+        made, parameters = named_world(name, preset, settings or [])
+        found = check_world(made, parameters=parameters)
+    else:
+        if preset:
+            raise ConfigurationError(f"--preset belongs to worlds; {name!r} is a {kind}: leave it out")
+        found = check_named(kind, name, dict(map(parse_setting, settings or [])))
+    sys.stdout.write("\n".join(found.lines()) + "\n")
+    if certificate is not None:
+        _certify(made, parameters, found, certificate, tokenizer)
+    if not found.passed:
+        raise TurnwiseError(f"the {found.what} {name!r} does not keep its contract")
+
+
+def _certify(
     world: World, parameters: Mapping[str, Any], contract: CheckReport, folder: Path, tokenizer: Path | None
 ) -> None:
     """Measure a world's certificate, write it into a folder, and print what to know before training.
 
     `tokenizer` is a folder in Hugging Face's layout. Raises ConfigurationError where it cannot be read.
     """
+    from rich.console import Console
+
     from turnwise.checking.certificate import certify
     from turnwise.reporting.html.certificate_page import CERTIFICATE_FILES, write_certificate
 
@@ -174,3 +259,97 @@ def _token_counter(folder: Path) -> Callable[[str], int]:
         )
     tokenizer = load_tokenizer(folder)
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
+
+
+def play(
+    world: WorldName,
+    preset: Preset = "",
+    settings: WorldSettings = None,
+    split: Annotated[Literal["train", "validation", "test"], typer.Option(help="The split of the task.")] = "train",
+    task: Annotated[int, typer.Option(min=0, max=MOST, metavar="N", help="Its place in the split, from 0.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The seed of the episode's noise.")] = 0,
+    form: Annotated[
+        str,
+        typer.Option("--format", help="plain: a line is the answer; or one of agent.format: you type the whole reply."),
+    ] = "plain",
+) -> None:
+    """Play an episode in the terminal, as the policy sees it."""
+    from flows.commands.play import play as play_episode
+
+    made, _ = named_world(world, preset, settings or [])
+    play_episode(made, split, task, form, seed, sys.stdin, sys.stdout)
+
+
+def serve(
+    worlds: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORLD",
+            help="A name, module:Class, WORLD@PRESET, WORLD={parameters} or WORLD=file.yaml.",
+            autocompletion=installed_world_names,
+            show_default=False,
+        ),
+    ],
+    host: Annotated[str, typer.Option(help="Another than the loopback address needs a token.")] = "127.0.0.1",
+    port: Port = 8600,
+    token_variable: Annotated[
+        str, typer.Option(metavar="NAME", help="The environment variable that holds the token.")
+    ] = "TURNWISE_SERVICE_TOKEN",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name by which clients reach it, next to --host and the loopback's."),
+    ] = None,
+    processes: Annotated[
+        list[str] | None, typer.Option(metavar="WORLD=N", help="Worker processes (for sciworld and browser 1).")
+    ] = None,
+    episodes: Annotated[int, typer.Option(help="Most episodes that are open at once.")] = 1024,
+    lease_seconds: Annotated[float, typer.Option(help="An episode that is idle for longer is closed.")] = 600.0,
+    call_seconds: Annotated[float, typer.Option(help="Most seconds that a world may take for one call.")] = 300.0,
+    body_bytes: Annotated[int, typer.Option(help="Most bytes of a request's body.")] = 1_048_576,
+    connections: Annotated[int, typer.Option(help="Most connections that are open at once.")] = 2048,
+    request_seconds: Annotated[
+        float, typer.Option(help="Most seconds for a request's head to arrive, and again for its body.")
+    ] = 20.0,
+    client_episodes: Annotated[
+        int | None, typer.Option(help="Most episodes that one client has open; by default all.", show_default=False)
+    ] = None,
+    client_requests: Annotated[
+        float | None,
+        typer.Option(help="Most requests of one client per second; by default no limit.", show_default=False),
+    ] = None,
+) -> None:
+    """Serve worlds over HTTP."""
+    from envs.service.limits import ServiceLimits
+    from envs.service.server import serve as serve_worlds
+    from turnwise.store.world_identity import world_digest
+
+    try:
+        serve_worlds(
+            worlds,
+            host=host,
+            port=port,
+            token=os.environ.get(token_variable),
+            other_hosts=allow_host or [],
+            processes=dict(map(_workers, processes or [])),
+            limits=ServiceLimits(
+                episodes=episodes,
+                lease_seconds=lease_seconds,
+                call_seconds=call_seconds,
+                body_bytes=body_bytes,
+                connections=connections,
+                request_seconds=request_seconds,
+                client_episodes=client_episodes,
+                client_requests=client_requests,
+            ),
+            content_of=world_digest,
+        )
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _workers(text: str) -> tuple[str, int]:
+    """Parse `WORLD=N` of `--processes`."""
+    world, _, number = text.partition("=")
+    if not world or not number.isdecimal() or not 1 <= int(number) <= MOST_WORKERS:
+        raise ConfigurationError(f"--processes must be WORLD=N, with N from 1 to {MOST_WORKERS}; found {text!r}")
+    return world, int(number)
