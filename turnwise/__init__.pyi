@@ -14,7 +14,7 @@ from flows.python.running import ablation as ablation
 from flows.python.running import evaluate as evaluate
 from flows.python.running import prepare as prepare
 from flows.python.running import run as run
-from flows.python.sweeping import sweep as sweep
+from flows.python.running import sweep as sweep
 from flows.sweep import SweepResult as SweepResult
 from tasks.observing import StageCall as StageCall
 from turnwise.agent.added_rewards import RewardFunction as RewardFunction

@@ -9,18 +9,20 @@ MLflow names what a run has made and the store holds it: nothing is computed her
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from flows.python.episode_tables import episode_rows, turn_rows
 from flows.recording.exported_policy import chosen_iteration, policy_of, require_empty, write_policy
 from flows.recording.record import recorded_here, recorded_store
 from flows.recording.recorded_episodes import in_training, of_baselines, on_task_sets
 from flows.recording.recorded_metrics import curves_of, evaluation_metrics
 from flows.roster import spending
 from flows.runtime.process_settings import prepare_process
+from turnwise.agent.episode_rewards import summed
+from turnwise.data.metrics import episode_value
 from turnwise.errors import ConfigurationError
 from turnwise.project import home
 from turnwise.reporting.data.episodes import Occasion, ShownEpisode, Wanted
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Mode = Literal["greedy", "sampled"]
+Row = dict[str, Any]
+"""A row of a table: values under the names of its columns."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         `kind` is `run` or `baseline`; variant and seed are missing where there are none. Where a guard or
         an alarm has ended a run, `ended_at` and `ended_by` say after which iteration, and by what.
         """
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         for run in self._found:
             made = run.artifacts
             if made.test is not None:
@@ -140,7 +144,7 @@ class RecordedRuns(Sequence[RecordedRun]):
             iterations: first and last, both included; None: all.
             baselines: with those of the baseline policies and the warm start, on the test tasks.
         """
-        return _frame(list(episode_rows(self._episodes(split, mode, iterations, baselines))))
+        return _frame(list(_episode_rows(self._episodes(split, mode, iterations, baselines))))
 
     def turns(
         self,
@@ -155,7 +159,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         `token_advantages` has a list per turn where the credit rule judges tokens. `group`, `replica` and `turn` name a
         turn within its iteration. All arguments are as in `trajectories`.
         """
-        return _frame(list(turn_rows(self._episodes(split, mode, iterations, baselines))))
+        return _frame(list(_turn_rows(self._episodes(split, mode, iterations, baselines))))
 
     def judgement(self, *, success: float = 0.8, anyway: bool = False) -> Judgement:
         """The statistical comparison of the runs' variants, by the world's primary metric on the test tasks.
@@ -214,7 +218,7 @@ class RecordedRuns(Sequence[RecordedRun]):
 
     def _episodes(
         self, split: Occasion, mode: Mode | None, iterations: tuple[int, int] | None, baselines: bool
-    ) -> Iterator[tuple[dict[str, Any], ShownEpisode]]:
+    ) -> Iterator[tuple[Row, ShownEpisode]]:
         """The episodes, each with what names its run."""
         wanted = Wanted(occasion=split, mode=mode, iterations=iterations)
         for place, run in enumerate(self._found):
@@ -237,11 +241,71 @@ def runs(*wanted: str, tracking: str | None = None) -> RecordedRuns:
     return RecordedRuns(list(found.values()), uri)
 
 
-def _named(run: RecordedRun) -> dict[str, Any]:
+def _named(run: RecordedRun) -> Row:
     return {"run": run.name, "variant": run.artifacts.variant, "seed": run.artifacts.seed}
 
 
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _frame(rows: list[Row]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(rows)
+
+
+def _episode_rows(episodes: Iterable[tuple[Row, ShownEpisode]]) -> Iterator[Row]:
+    """One row per episode, after what names its run.
+
+    `return` is the weighted sum of all rewards; `reward/NAME` and `world/NAME` are raw sums over the episode's turns.
+    """
+    for named, episode in episodes:
+        sample = episode.sample
+        trajectory = sample.trajectory
+        yield {
+            **named,
+            **_where(episode),
+            "ending": trajectory.ending.value,
+            "success": trajectory.success,
+            "turns": int(episode_value(trajectory, "turns")),
+            "reply_tokens": int(episode_value(trajectory, "reply_tokens")),
+            "return": math.fsum(
+                sample.weighted(turn.rewards, level) for turn in trajectory.turns for level in ("turn", "outcome")
+            ),
+            **{f"reward/{name}": value for name, value in summed([turn.rewards for turn in trajectory.turns]).items()},
+            **{f"world/{name}": value for name, value in summed([turn.metrics for turn in trajectory.turns]).items()},
+        }
+
+
+def _turn_rows(episodes: Iterable[tuple[Row, ShownEpisode]]) -> Iterator[Row]:
+    """One row per turn, after what names its run and its episode; `advantage` is None where it was not trained on."""
+    for named, episode in episodes:
+        sample = episode.sample
+        for place, turn in enumerate(sample.trajectory.turns):
+            yield {
+                **named,
+                **_where(episode),
+                "turn": place,
+                "kind": turn.kind.value,
+                "observation": turn.observation,
+                "reply": turn.reply,
+                "thought": turn.thought,
+                "actions": list(turn.actions),
+                "invalid": turn.invalid,
+                "effective": turn.effective,
+                "reply_tokens": len(turn.reply_tokens),
+                "log_probability": math.fsum(turn.log_probabilities),
+                "advantage": None if sample.advantages is None else sample.advantages[place],
+                "token_advantages": None if sample.token_advantages is None else sample.token_advantages[place],
+                **{f"reward/{name}": value for name, value in turn.rewards.items()},
+                **{f"world/{name}": value for name, value in turn.metrics.items()},
+            }
+
+
+def _where(episode: ShownEpisode) -> Row:
+    trajectory = episode.sample.trajectory
+    return {
+        "iteration": episode.iteration,
+        "split": episode.occasion,
+        "mode": episode.mode,
+        "task": episode.task,
+        "group": trajectory.group,
+        "replica": trajectory.replica,
+    }

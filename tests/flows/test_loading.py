@@ -11,9 +11,7 @@ HEAVY = ("torch", "transformers", "vllm", "mlflow", "prefect", "matplotlib")
 """Libraries that take seconds to import: who finds everything in the store should not wait for them."""
 
 
-@pytest.mark.parametrize(
-    "module", ["flows.commands.running", "flows.python.running", "flows.python.sweeping", "flows.commands.cli"]
-)
+@pytest.mark.parametrize("module", ["flows.commands.running", "flows.python.running", "flows.commands.cli"])
 def test_the_libraries_that_compute_are_loaded_where_something_is_computed(module: str) -> None:
     code = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
