@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -33,10 +34,28 @@ def test_looking_up_what_runs_experiments_loads_neither_prefect_nor_torch() -> N
 
 def test_every_public_name_is_there_and_hides_no_module() -> None:
     modules = {path.stem for path in (ROOT / "turnwise").glob("*") if path.suffix == ".py" or path.is_dir()}
-    names = turnwise._public_names()
-    assert {"load", "ablation", "runs", "read_report", "World", "Estimator", "check_world"} <= names.keys()
+    names = turnwise.PUBLIC.keys()
+    assert {"load", "ablation", "runs", "read_report", "World", "Estimator", "check_world"} <= names
     assert [name for name in names if getattr(turnwise, name, None) is None] == []
-    assert modules & names.keys() == set()
+    assert modules & names == set()
+
+
+def test_type_checkers_and_editors_are_told_of_the_same_names_from_the_same_modules() -> None:
+    stub = ast.parse((ROOT / "turnwise" / "__init__.pyi").read_text())
+    imports = [(node.module, alias) for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert {alias.asname: module for module, alias in imports} == turnwise.PUBLIC
+    assert all(alias.name == alias.asname for _, alias in imports), "else a name is private to the stub"
+
+
+def test_the_library_reads_neither_its_stub_nor_a_module_that_stands_above_it() -> None:
+    opened = (
+        "import builtins, io, sys; seen = []; sys.addaudithook(lambda event, args: "
+        "seen.append(str(args[0])) if event == 'open' else None); "
+        "import turnwise; from turnwise import credit, seeding; turnwise.World; turnwise.estimate; "
+        "above = [name for name in sys.modules if name.partition('.')[0] in ('flows', 'tasks', 'envs')]; "
+        "print([name for name in seen if name.endswith('.pyi')], above)"
+    )
+    assert said(opened).stdout.strip() == "[] []"
 
 
 def test_a_name_that_there_is_not_is_an_attribute_error() -> None:

@@ -6,9 +6,10 @@
     done = tw.ablation(experiment)
     done.curves(), done.turns(), done["mt-grpo seed 1"].policy().model, done.report.figures
 
-`__init__.pyi`, next to this file, lists the public names and where each is defined; type checkers and editors read it
-too. A name is imported when it is first used, so that importing this package imports nothing heavy. What runs
-experiments is defined in `flows`, above the library; no module of the library imports that.
+`PUBLIC` lists the public names and where each is defined; `__init__.pyi`, next to this file, says the same to type
+checkers and editors, and is not read here. A name is imported when it is first used, so that importing this package
+imports nothing heavy. What runs experiments is defined in `flows`, above the library: a user who asks for it gets it
+from there, and no module of the library imports it.
 
 The library does not use Prefect or DVC, and uses MLflow only in `turnwise.tracking`.
 """
@@ -24,34 +25,46 @@ __version__ = "0.1.0"
 _INSTALLED_BESIDE = ("flows", "tasks", "envs")
 """The packages that this distribution installs next to `turnwise`. Nobody else needs to import them."""
 
+PUBLIC = {
+    name: module
+    for module, names in {
+        "flows.python.ablation_report": "AblationReport read_report",
+        "flows.python.experiments": "load",
+        "flows.python.recorded": "OpenedPolicy RecordedRuns runs",
+        "flows.python.running": "FinishedAblation ablation evaluate prepare run sweep",
+        "flows.sweep": "SweepResult",
+        "tasks.observing": "StageCall",
+        "turnwise.agent.added_rewards": "RewardFunction",
+        "turnwise.checking": "CheckReport check_world",
+        "turnwise.checking.added_rewards": "check_reward",
+        "turnwise.checking.credit_rules": "check_rule",
+        "turnwise.config.sweeps": "Range",
+        "turnwise.credit": "CreditBatch Estimator Restriction estimate",
+        "turnwise.data.arrays": "Ragged",
+        "turnwise.data.trajectory": "Ending Trajectory Turn TurnKind",
+        "turnwise.errors": "ConfigurationError RewardMissing TrainingEnded TurnwiseError",
+        "turnwise.experiment": "Experiment",
+        "turnwise.store": "Reference",
+        "turnwise.tracking.finding": "RecordedRun",
+        "turnwise.world": "Column Environment Limits Observation Remaining Reward ScriptedAction Split Step Task World "
+        "installed_worlds make_world",
+    }.items()
+    for name in names.split()
+}
+"""By public name, the module that defines it under the same name."""
+
 
 def __getattr__(name: str) -> Any:
-    if name not in _public_names():
+    if name not in PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, original = _public_names()[name]
-    if module.partition(".")[0] in _INSTALLED_BESIDE:
+    if PUBLIC[name].partition(".")[0] in _INSTALLED_BESIDE:
         _require_own_packages()
-    value = globals()[name] = getattr(import_module(module), original)
+    value = globals()[name] = getattr(import_module(PUBLIC[name]), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_public_names()})
-
-
-@cache
-def _public_names() -> dict[str, tuple[str, str]]:
-    """By public name, the module that defines it and its name there: the imports of `__init__.pyi`."""
-    import ast
-
-    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    return {
-        alias.asname: (str(node.module), alias.name)
-        for node in stub.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname
-    }
+    return sorted({*globals(), *PUBLIC})
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The public names of `import turnwise as tw`, and where each is defined; `__init__.py` imports them when used.
+"""The public names of `import turnwise as tw` for type checkers and editors: those of `PUBLIC` in `__init__.py`.
 
 `from MODULE import NAME as NAME` makes a name public. See docs/python.md.
 """
@@ -54,3 +54,4 @@ from turnwise.world import installed_worlds as installed_worlds
 from turnwise.world import make_world as make_world
 
 __version__: str
+PUBLIC: dict[str, str]

@@ -1,4 +1,4 @@
 """What `import turnwise as tw` offers beyond the library: load, run and read back experiments.
 
-`turnwise/__init__.pyi` lists the public names; the command line calls the same functions.
+`turnwise.PUBLIC` lists the public names; the command line calls the same functions.
 """

@@ -53,7 +53,6 @@ def forget() -> None:
     code._closure.cache_clear()
     code._function_digest.cache_clear()
     code._definitions.cache_clear()
-    code._public_names.cache_clear()
     code._is_uninstalled.cache_clear()
     code._edited.clear()
     code._looked_at.clear()

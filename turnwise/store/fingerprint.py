@@ -31,6 +31,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
+import turnwise
 from turnwise.errors import ConfigurationError
 from turnwise.project import home
 from turnwise.store.atomic_write import write_whole
@@ -227,8 +228,10 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
             waiting.append((package, EVERYTHING))
         source = _read(module)
         if name != EVERYTHING and source is not None and _is_looked_through(module):
-            gathered = _public_names(source.path) if module == LOOKED_THROUGH else source.gathered or {}
-            if name in gathered:
+            if module == LOOKED_THROUGH and name in turnwise.PUBLIC:
+                waiting.append((turnwise.PUBLIC[name], name))
+                continue
+            if name in (gathered := source.gathered or {}):
                 waiting.append(gathered[name])
                 continue
             if _find(f"{module}.{name}") is not None:
@@ -248,19 +251,6 @@ def _is_looked_through(package: str) -> bool:
         return True
     source = _read(package)
     return source is not None and source.gathered is not None
-
-
-@cache
-def _public_names(path: Path) -> dict[str, Wanted]:
-    """Where each name is from that a package offers by the stub beside its `__init__.py`, and loads when it is used."""
-    stub = path.with_suffix(".pyi")
-    nodes = ast.iter_child_nodes(_parsed(stub)) if stub.is_file() else ()
-    return {
-        alias.asname or alias.name: (_absolute(node, LOOKED_THROUGH), alias.name)
-        for node in nodes
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
 
 
 def _is_within(module: str, packages: frozenset[str]) -> bool:
