@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 from collections import Counter
@@ -28,6 +26,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
+from turnwise.reporting.data.tables import as_csv
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
 
@@ -105,11 +104,7 @@ def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
     from turnwise.credit_study.figures import credit_figure, header, rows
 
     figure = credit_figure(study)
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(header(study))
-    writer.writerows(rows(study))
-    write_whole(folder / "table.csv", table.getvalue())
+    write_whole(folder / "table.csv", as_csv(header(study), rows(study)))
     write_whole(folder / f"{figure.name}.png", figure.png())
     write_whole(folder / "README.md", page(study, about, f"{figure.name}.png"))
 

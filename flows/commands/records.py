@@ -167,7 +167,7 @@ def compare(
 
     from flows.roster import spending
     from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, outcomes_of, references
-    from turnwise.reporting.terminal.tables import as_csv, print_table
+    from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.verdicts import budgets, tables
     from turnwise.statistics.evaluation_protocol import differences, told
     from turnwise.store.atomic_write import write_whole
@@ -184,7 +184,7 @@ def compare(
         console.print(f"Not tested alike, compared anyway: {difference}", soft_wrap=True)
     if csv is not None:
         for table in made:
-            write_whole(csv / f"{table.name}.csv", as_csv(table))
+            write_whole(csv / f"{table.name}.csv", table.to_csv())
     if html is not None:
         console.save_html(str(html))
 

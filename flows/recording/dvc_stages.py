@@ -12,12 +12,10 @@ page, which does, is not tracked. When DVC runs a stage again, only what is not 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,6 +43,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, single
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
+from turnwise.reporting.data.tables import as_csv
 from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.world import SPLITS
@@ -101,7 +100,7 @@ def materialise_warm_start(experiment: Experiment) -> None:
     curve = _warm_start_curve(prepared)
     columns = ("step", "loss", "validation")
     _write_policy(models / "warm_start", prepared.warm_start, prepared)
-    _write_table(models / "warm_start.csv", columns, [[check[name] for name in columns] for check in curve])
+    write_whole(models / "warm_start.csv", as_csv(columns, ([check[name] for name in columns] for check in curve)))
     _write_json(
         models / "warm_start.json",
         {"learning": curve[-1] if curve else {}, "test": _grouped(default_store().metrics(test))},
@@ -203,7 +202,7 @@ def _write_validation(path: Path, run: Run) -> None:
     rows += [
         [iteration.number, *_success(iteration.evaluation)] for iteration in run.iterations if iteration.evaluation
     ]
-    _write_table(path, ("iteration", "sampled", "greedy"), rows)
+    write_whole(path, as_csv(("iteration", "sampled", "greedy"), rows))
 
 
 def _success(evaluation: Reference) -> list[float]:
@@ -221,7 +220,7 @@ def _write_training(path: Path, run: Run) -> None:
             metrics = default_store().metrics(iteration.artifacts[artifact])
             row += [metrics.get(name, "") for name in names]
         rows.append(row)
-    _write_table(path, ("iteration", *(name for names in columns.values() for name in names)), rows)
+    write_whole(path, as_csv(("iteration", *(name for names in columns.values() for name in names)), rows))
 
 
 def _grouped(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
@@ -274,11 +273,3 @@ def _copy(files: Iterable[Path], folder: Path) -> None:
 
 def _write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
-
-
-def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_whole(path, text.getvalue())

@@ -84,6 +84,6 @@ def test_the_files_hold_every_run() -> None:
         "than_best": "left out",
         "left_out": dict.fromkeys(("1001", "1002", "1003"), "too long a step"),
     }
-    lines = swept().to_csv().splitlines()
+    lines = swept().to_csv().decode().splitlines()
     assert lines[0] == f"{KEY},seed,success" and len(lines) == 9
     assert lines[1].startswith("0.1,1001,0.2")

@@ -7,14 +7,12 @@ is worth is told by a comparison on test tasks with other seeds.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from turnwise.config.sweeps import Candidate
+from turnwise.reporting.data.tables import as_csv
 from turnwise.reporting.formatting import bounds, number, with_bounds
 from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.outcomes import Outcomes
@@ -138,15 +136,14 @@ class SweepReport:
         left_out = {str(run.seed): run.message for run in self.outcomes.left_out if run.variant == name}
         return {what: runs for what, runs in (("ended", ended), ("left_out", left_out)) if runs}
 
-    def to_csv(self) -> str:
+    def to_csv(self) -> bytes:
         """One line per candidate and seed."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        keys: Sequence[str] = list(self.candidates[0].values)
-        writer.writerow([*keys, "seed", self.judgement.measure])
+        keys = list(self.candidates[0].values)
         found = {standing.name: standing.mean for standing in self.judgement.standings}
-        for each in self.candidates:
-            if (mean := found.get(each.name)) is not None:
-                for seed, value in zip(self.seeds_of(each.name), mean.sample, strict=True):
-                    writer.writerow([*(each.values[key] for key in keys), seed, repr(value)])
-        return text.getvalue()
+        rows = [
+            (*(each.values[key] for key in keys), seed, repr(value))
+            for each in self.candidates
+            if (mean := found.get(each.name)) is not None
+            for seed, value in zip(self.seeds_of(each.name), mean.sample, strict=True)
+        ]
+        return as_csv([*keys, "seed", self.judgement.measure], rows)

@@ -145,7 +145,7 @@ def _work_rows(report: ReportData) -> list[tuple[object, ...]]:
 
 
 def as_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A table as the content of a CSV file."""
+    """A table as the content of a CSV file, UTF-8; every table that is written is written by this."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, field
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from turnwise.reporting.data.tables import as_csv
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,12 @@ class TextTable:
     title: str
     columns: list[str]
     rows: list[list[str]]
-    """One text per column. A cell may have several lines, which `as_csv` joins into one."""
+    """One text per column. A cell may have several lines, which `to_csv` joins into one."""
     notes: list[str] = field(default_factory=list)
+
+    def to_csv(self) -> bytes:
+        """The table as the content of a CSV file, with a header line and without title and notes."""
+        return as_csv(self.columns, ([" ".join(cell.split()) for cell in row] for row in self.rows))
 
 
 def print_table(content: TextTable, console: Console) -> None:
@@ -37,12 +41,3 @@ def print_table(content: TextTable, console: Console) -> None:
     for note in content.notes:
         console.print(Text(note, style="dim"))
     console.print()
-
-
-def as_csv(content: TextTable) -> str:
-    """The table as CSV text, with a header line and without title and notes."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(content.columns)
-    writer.writerows([" ".join(cell.split()) for cell in row] for row in content.rows)
-    return text.getvalue()
