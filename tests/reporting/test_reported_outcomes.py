@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from turnwise.data.outcomes import LeftOut
 from turnwise.reporting.data.tables import tables
 from turnwise.reporting.figures.learning_curves import learning_curves
 from turnwise.reporting.finding import finding, report_finding
 from turnwise.reporting.html.page import page
 from turnwise.reporting.terminal.comparison import print_report
-from turnwise.results.outcomes import EndedRun, LeftOutRun, Outcomes, VariantWork
+from turnwise.results.outcomes import EndedRun, Outcomes, VariantWork
 from turnwise.results.report_data import ReportData, Row
 from turnwise.statistics import student_over_seeds
 
@@ -42,7 +43,7 @@ def test_several_causes_and_faults_are_told_apart() -> None:
     found = Outcomes(
         {"a": 5},
         [ended("a", 1), ended("a", 2, ALARM), ended("a", 4)],
-        [LeftOutRun("a", 5, "mismatch", "another engine")],
+        [LeftOut("a", 5, "mismatch", "another engine")],
     )
     assert found.sentences() == [
         "3 of 5 runs of a were ended, 2 by zero_variance_groups and 1 by the alarm on entropy.",
@@ -64,7 +65,7 @@ def with_ended(report: ReportData) -> ReportData:
     outcomes = Outcomes(
         {"grpo-or": 2, "grpo-mr": 2, "mt-grpo": 3},
         [ended("grpo-or", 2)],
-        [LeftOutRun("mt-grpo", 3, "mismatch", "the engine sampled with other weights")],
+        [LeftOut("mt-grpo", 3, "mismatch", "the engine sampled with other weights")],
     )
     rows = [report.rows[0], went_on, *report.rows[1:]]
     return dataclasses.replace(report, rows=rows, curves=curves, outcomes=outcomes)

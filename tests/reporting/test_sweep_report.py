@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 from turnwise.config.sweeps import candidates
+from turnwise.data.outcomes import LeftOut
 from turnwise.reporting.sweep import SweepReport
-from turnwise.results.outcomes import EndedRun, LeftOutRun, Outcomes
+from turnwise.results.outcomes import EndedRun, Outcomes
 from turnwise.statistics import Results, judge
 
 KEY = "optimization.learning_rate"
@@ -16,8 +17,8 @@ OUTCOMES = Outcomes(
     dict.fromkeys((each.name for each in TRIED), 3),
     [EndedRun("learning_rate-0.1", 1002, 4, 9, "no_signal", "no signal for 2 iterations")],
     [
-        LeftOutRun("learning_rate-0.3", 1001, "mismatch", "another engine"),
-        *(LeftOutRun("learning_rate-0.4", seed, "not_finite", "too long a step") for seed in SEEDS),
+        LeftOut("learning_rate-0.3", 1001, "mismatch", "another engine"),
+        *(LeftOut("learning_rate-0.4", seed, "not_finite", "too long a step") for seed in SEEDS),
     ],
 )
 """One run of the first candidate was ended, and counts; the third lacks a run, and the last all."""

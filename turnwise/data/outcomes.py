@@ -10,6 +10,7 @@ of the run cannot be trusted. It is missing data: left out of every comparison, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from turnwise.config.schema import Section
@@ -40,7 +41,8 @@ class EarlyEnd(Section):
         return f"iteration {self.iteration} of {self.planned}"
 
 
-class LeftOut(Section):
+@dataclass(frozen=True)
+class LeftOut:
     """A run that a fault has left out of every comparison."""
 
     variant: str

@@ -67,29 +67,13 @@ def ended_run(variant: str, seed: int, end: EarlyEnd, work: VariantWork | None =
 
 
 @dataclass(frozen=True)
-class LeftOutRun:
-    """A run that a fault left out: see `turnwise.data.outcomes.LeftOut`."""
-
-    variant: str
-    seed: int
-    by: str
-    """The guard that found the fault: `mismatch` or `not_finite`."""
-    message: str
-
-    @property
-    def name(self) -> str:
-        """The name of the run wherever it is shown."""
-        return f"{self.variant} seed {self.seed}"
-
-
-@dataclass(frozen=True)
 class Outcomes:
     """The runs of some variants that did not make all their iterations."""
 
     runs: dict[str, int]
     """By variant, how many runs it was given: those that went on, were ended, or are left out."""
     ended: list[EndedRun] = field(default_factory=list)
-    left_out: list[LeftOutRun] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     def ended_of(self, variant: str) -> list[EndedRun]:
         """The runs of a variant that were ended early."""
@@ -134,11 +118,10 @@ def collected(variants: Iterable[str], ended: Iterable[EndedRun], left_out: Iter
         ended: those of these runs that were ended early.
         left_out: further runs, which a fault has left out.
     """
-    early = list(ended)
-    missing = [LeftOutRun(each.variant, each.seed, each.by, each.message) for each in left_out]
+    early, missing = list(ended), list(left_out)
     given = Counter([*variants, *(each.variant for each in missing)])
     return Outcomes(dict(given), early, missing) if early or missing else None
 
 
-def _of(runs: list[LeftOutRun], variant: str) -> list[LeftOutRun]:
+def _of(runs: list[LeftOut], variant: str) -> list[LeftOut]:
     return [run for run in runs if run.variant == variant]

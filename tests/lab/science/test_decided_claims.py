@@ -7,7 +7,8 @@ from scipy import stats
 
 from lab.science.claim_verdicts import DecidedClaim, Verdict, decide
 from lab.science.claims import ClaimsPage
-from turnwise.results.outcomes import EndedRun, LeftOutRun, Outcomes
+from turnwise.data.outcomes import LeftOut
+from turnwise.results.outcomes import EndedRun, Outcomes
 from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
 
@@ -200,13 +201,13 @@ def test_a_run_that_was_ended_counts_in_the_verdict_on_a_claim() -> None:
 
 def test_the_seed_of_a_run_that_a_fault_has_left_out_is_missing_from_the_pairs() -> None:
     own, other = {1: 0.5, 3: 0.7, 4: 0.9}, {1: 0.4, 2: 0.0, 3: 0.5, 4: 0.8}
-    faults = Outcomes({"a": 4, "b": 4}, [], [LeftOutRun("a", 2, "mismatch", "")])
+    faults = Outcomes({"a": 4, "b": 4}, [], [LeftOut("a", 2, "mismatch", "")])
     claims = page({"variant": "a", "relation": "above", "than": "b"})
     (evidence,) = only(decide(claims, {"runs": with_runs({"a": own, "b": other}, faults)})).evidence
     assert evidence.estimate is not None and evidence.estimate.sample == pytest.approx((0.1, 0.2, 0.1))
     (alone,) = only(decide(claims, {"runs": with_runs({"a": {1: 0.5}, "b": other}, faults)})).evidence
     assert (alone.estimate, alone.p, alone.standing) == (None, 1.0, "open")
-    none = Outcomes({"a": 1, "b": 4}, [], [LeftOutRun("a", 1, "mismatch", "")])
+    none = Outcomes({"a": 1, "b": 4}, [], [LeftOut("a", 1, "mismatch", "")])
     falling = page({"variant": "a", "relation": "rises", "measure": "validation/sampled"})
     assert only(decide(falling, {"runs": with_runs({"b": other}, none)})).verdict is Verdict.NOT_DECIDED
 
