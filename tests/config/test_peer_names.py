@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from lab.coming_from import page
 from turnwise.config.peer_names import ANY, ESTIMATOR, OPTIONS, PEER_NAMES, SYSTEMS, PeerName, peer_answer
 from turnwise.credit import ESTIMATORS
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.policy.learner.losses import LOSSES
-from turnwise.reporting.coming_from import page
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = {"optimization.clip_low": 0.2, "optimization.aggregation_constant": 512.0, "optimization.dual_clip": 3.0}
@@ -47,7 +47,7 @@ def test_no_setting_of_a_system_is_listed_twice() -> None:
 
 def test_the_page_is_made_from_the_table() -> None:
     written = (ROOT / "docs" / "coming-from.md").read_text()
-    assert written == page(), "write it again: python -m turnwise.reporting.coming_from > docs/coming-from.md"
+    assert written == page(), "write it again: python -m lab.coming_from > docs/coming-from.md"
     assert all(row.key in written for row in PEER_NAMES)
 
 

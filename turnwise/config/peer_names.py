@@ -2,7 +2,7 @@
 
 A row is one setting of one system, as its configuration writes it, with the settings here that are the same algorithm,
 and what still differs. A peer's name that is given to one of our keys is answered from here, since the name that is
-spelled most alike is often another algorithm. `turnwise.reporting.coming_from` writes the page.
+spelled most alike is often another algorithm. `lab.coming_from` writes the page.
 
 Read in verl 0.9.1, TRL 1.16.0, OpenRLHF 3c3be623, SkyRL a9564572e, AReaL cbff54d64, prime-rl 559b44772, ROLL 8eb27cc2
 and verl-agent 20bd331.

@@ -1,6 +1,6 @@
 """The page `docs/coming-from.md`, from the table of other systems' names.
 
-`python -m turnwise.reporting.coming_from > docs/coming-from.md` writes it.
+`python -m lab.coming_from > docs/coming-from.md` writes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ write into `params.yaml` is answered from this table. Read in verl 0.9.1, TRL 1.
 a9564572e, AReaL cbff54d64, prime-rl 559b44772, ROLL 8eb27cc2 and verl-agent 20bd331.
 
 `tests/parity/` calls TRL's and verl's own functions beside ours on random batches, values and gradients.
-`python -m turnwise.reporting.coming_from > docs/coming-from.md` makes this page, from `turnwise/config/peer_names.py`.
+`python -m lab.coming_from > docs/coming-from.md` makes this page, from `turnwise/config/peer_names.py`.
 """
 
 WHEREVER = (
