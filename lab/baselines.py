@@ -19,7 +19,7 @@ from rich.console import Console
 from flows.commands.worlds import installed
 from turnwise.checking.baselines import score
 from turnwise.config.overlays import read_yaml
-from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, recorded_baselines, write_lines
+from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, json_lines, recorded_baselines
 from turnwise.reporting.formatting import with_bounds
 from turnwise.reporting.markdown import render
 from turnwise.statistics import Interval
@@ -107,7 +107,7 @@ def _write(folder: Path, lines: list[BaselineRow]) -> None:
     known_file = folder / KNOWN_FILE
     figures = read_yaml(known_file)["figures"] if known_file.is_file() else []
     known = TypeAdapter(list[KnownFigure]).validate_python(figures)
-    write_whole(folder / RECORD_FILE, write_lines(ordered))
+    write_whole(folder / RECORD_FILE, json_lines(ordered))
     write_whole(folder / PAGE_FILE, page(ordered, known))
 
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from flows.recording.answer import NumberAnswer, Source
+from flows.recording.sources import NumberAnswer, Source
 from tasks.playing import tasks_of
 from turnwise.data.task_sets import task_set_digest
 from turnwise.store import Reference, default_store

@@ -208,9 +208,8 @@ def lineage(
     from rich.console import Console
 
     from flows.commands.lineage import print_answer, print_diffs
-    from flows.recording.answer import NumberAnswer, Source
     from flows.recording.record import recorded_here, recorded_store, use_project_storage
-    from flows.recording.sources import answer
+    from flows.recording.sources import NumberAnswer, Source, answer
     from turnwise.store import default_store
     from turnwise.store.provenance import found_in
 

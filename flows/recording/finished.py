@@ -30,7 +30,7 @@ from turnwise.policy.gguf_models import CONVERTER
 from turnwise.policy.gguf_sources import is_gguf
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root
-from turnwise.store import Reference, Store, default_store, run_environment
+from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
@@ -142,11 +142,11 @@ def finished_ablation(experiment: Experiment) -> FinishedAblation | None:
         logger.warning("%s cannot be read (%s); every stage is looked up", _path(experiment), error.errors()[0]["msg"])
         return None
     store = default_store()
-    return finished if all(_is_recorded(call, store) for call in finished.calls) else None
-
-
-def _is_recorded(call: StageCall, store: Store) -> bool:
-    return store.was_made_under(call.reference, call.key.rpartition("/")[2]) and store.holds(call.reference)
+    is_recorded = (
+        store.was_made_under(call.reference, call.key.rpartition("/")[2]) and store.holds(call.reference)
+        for call in finished.calls
+    )
+    return finished if all(is_recorded) else None
 
 
 def _run(recorded: RecordedRun, experiment: Experiment, prepared: Prepared) -> Run:

@@ -22,9 +22,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
-from flows.recording.answer import NumberAnswer, Source
 from flows.recording.recorded_metrics import metrics_in
 from flows.recording.results import recorded_seconds
 from flows.roster import accounts, recorded_groups, spending
@@ -63,6 +63,27 @@ OF_GREEDY = "greedy "
 """Stands before a column of the verdicts over greedy episodes."""
 FRAME = ("random", "oracle")
 """The baseline policies whose means are 0 and 1 on the report's normalised scale."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One value, of a run or of another row of the table, and the artifact that it is read from."""
+
+    value: float | None
+    reference: Reference
+    run: RecordedRun | None
+    row: str = ""
+    """Name of a baseline policy, or `warm start`; empty for a run and for an artifact that was asked for directly."""
+
+
+@dataclass(frozen=True)
+class NumberAnswer:
+    """A number as in the report, and everything that it is computed from."""
+
+    value: float | None
+    manner: str
+    """How the value is computed from its sources; empty where it is the value of a single source."""
+    sources: list[Source]
 
 
 def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> NumberAnswer:

@@ -19,8 +19,7 @@ import httpx
 import pytest
 
 from flows.commands import cli
-from flows.commands.cli import COMMANDS, status_of
-from flows.commands.shown_logs import FAULTS_SHOWN, FirstFaults, is_not_said_at_the_end
+from flows.commands.cli import COMMANDS, FAULTS_SHOWN, FirstFaults, is_not_said_at_the_end, status_of
 from turnwise.errors import StoreUnreachable
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from lab.baselines import KnownFigure, page, verdict
 from turnwise.checking.baselines import Score
-from turnwise.reporting.baseline_table import BaselineRow, read_lines, write_lines
+from turnwise.reporting.baseline_table import BaselineRow, json_lines, read_lines
 from turnwise.statistics import Interval, bootstrap_over_tasks, wilson
 
 
@@ -20,9 +20,9 @@ def known(low: float, high: float, baseline: str = "random", setting: str = "") 
 
 def test_a_record_is_read_as_it_was_written() -> None:
     lines = [line(), line("oracle", "ragen", 100)]
-    assert read_lines(write_lines(lines)) == lines
-    assert write_lines(lines).count("\n") == len(lines) + 2
-    assert read_lines(write_lines([])) == []
+    assert read_lines(json_lines(lines)) == lines
+    assert json_lines(lines).count("\n") == len(lines) + 2
+    assert read_lines(json_lines([])) == []
     with pytest.raises(ValidationError):
         read_lines('[{"world": "lake"}]')
 

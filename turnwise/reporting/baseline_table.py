@@ -42,13 +42,8 @@ def recorded_baselines(folder: Path) -> list[BaselineRow]:
     return read_lines(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
-def write_lines(lines: Sequence[BaselineRow]) -> str:
-    """The record as JSON text."""
-    return json_lines(lines)
-
-
 def read_lines(text: str) -> list[BaselineRow]:
-    """The record that `write_lines` wrote. Raises pydantic's ValidationError for other text."""
+    """The record that `json_lines` wrote. Raises pydantic's ValidationError for other text."""
     return TypeAdapter(list[BaselineRow]).validate_json(text)
 
 

@@ -190,3 +190,13 @@ def readable_bytes(size: float) -> str:
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"
     return f"{size / 1000:,.0f} kB"
+
+
+FILTERS = {
+    function.__name__: function
+    for function in (
+        *(basis, bounds, duration, ending, heading, number, of_processes, probability, reply_log_probability),
+        *(signed, turn_title, verdict, with_bounds),
+    )
+}
+"""What the templates of pages call these functions: by their names."""

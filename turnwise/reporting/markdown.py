@@ -20,7 +20,7 @@ def render(package: str, template: str, /, **values: object) -> str:
 
 @cache
 def templates(package: str) -> Environment:
-    """A package's folder `templates`, with `table` and the filters of `turnwise.reporting.formatting`."""
+    """A package's folder `templates`, with `table`, `cell` and the filters of `turnwise.reporting.formatting`."""
     environment = Environment(
         loader=PackageLoader(package),
         autoescape=False,  # Markdown; what could break a table is escaped by `cell`
@@ -30,15 +30,7 @@ def templates(package: str) -> Environment:
         keep_trailing_newline=True,
     )
     environment.globals["table"] = table
-    environment.filters |= {
-        "cell": cell,
-        "code": lambda text: f"`{text}`",
-        "duration": formatting.duration,
-        "number": formatting.number,
-        "probability": formatting.probability,
-        "signed": formatting.signed,
-        "with_bounds": formatting.with_bounds,
-    }
+    environment.filters |= {**formatting.FILTERS, "cell": cell, "code": lambda text: f"`{text}`"}
     return environment
 
 

@@ -47,23 +47,12 @@ def templates() -> Environment:
     )
     environment.globals |= {"drawing": drawing, "heat_map": token_heat_map, "undefined": formatting.UNDEFINED}
     environment.filters |= {
-        "basis": formatting.basis,
-        "bounds": formatting.bounds,
-        "duration": formatting.duration,
-        "ending": formatting.ending,
-        "heading": formatting.heading,
+        **formatting.FILTERS,
         "heat_tokens": token_heat_map.heat_tokens,
-        "number": formatting.number,
-        "of_processes": formatting.of_processes,
-        "probability": formatting.probability,
         "scheme_colour": scheme_colour,
-        "reply_log_probability": formatting.reply_log_probability,
         "shade": token_heat_map.shade,
         "shortened": shortened,
-        "signed": formatting.signed,
         "svg": svg,
-        "turn_title": formatting.turn_title,
-        "verdict": formatting.verdict,
     }
     return environment
 
