@@ -9,26 +9,20 @@ from rich.console import Console
 
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
-from flows.needs.model_seconds import model_seconds
+from flows.plan import plan_ablation
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.finished import AblationOutcome, keep_finished
 from flows.recording.publish import AblationResult, publish
 from flows.recording.record import AblationRecord, recording_store
 from flows.recording.results import all_references, keep_time
-from flows.roster import plotted_measures
-from flows.run_state import Run
-from flows.runtime.display import Display
+from flows.report import report_runs
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import untagged_tasks
-from flows.runtime.work_left import stages_of_ablation
 from flows.workers.left_out import divided
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
-from tasks.report.report import ReportedRun, ReportParameters, report
-from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
-from turnwise.store import Reference
 from turnwise.store.default import require_place
 
 
@@ -54,8 +48,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     require_place()
     require_memory(experiment, processes)
     progress = FlowProgress(experiment.ablation.name)
-    expected, of_model = stages_of_ablation(experiment), model_seconds(experiment)
-    display = Display(console, expected, processes, progress.reached, of_model)
+    display = plan_ablation(experiment).display(console, processes, progress.reached)
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)
@@ -65,7 +58,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
         with record.open_runs():
             with shared_runs(experiment, prepared, record, display, console, processes) as shared:
                 runs, left_out = divided(shared.outcomes())
-            reported = _report(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out)
+            reported = report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out).make()
     if display.computed:
         seconds = time.monotonic() - began + shared.seconds
         made = [*baselines.values(), warm_start, *all_references(runs)]
@@ -77,32 +70,3 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     publish_results(result.report, result.folder / "report.html", store)
     progress.complete()
     return result
-
-
-def _report(
-    experiment: Experiment,
-    baselines: dict[str, Reference],
-    warm_start: Reference,
-    tokenizer: Reference,
-    runs: list[Run],
-    left_out: list[LeftOut],
-) -> Reference:
-    return report(
-        ReportParameters(
-            title=experiment.ablation.name,
-            world=experiment.world,
-            rewards=experiment.rewards,
-            runs=[ReportedRun(variant=run.variant, seed=run.seed, ended=run.ended) for run in runs],
-            left_out=left_out,
-            seed=experiment.evaluation.seed,
-            success_threshold=experiment.ablation.success_threshold,
-            attempts=experiment.agent.mode.attempts or 1,
-            plotted=plotted_measures(),
-        ),
-        baselines=baselines,
-        warm_start=warm_start,
-        starts=[run.start for run in runs],
-        iterations=[[iteration.artifacts for iteration in run.iterations] for run in runs],
-        tests=[run.test for run in runs if run.test is not None],
-        tokenizer=tokenizer,
-    )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from prefect import flow
 from rich.console import Console
 
-from flows.needs.model_seconds import model_seconds
+from flows.plan import plan_preparation
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.run_state import Prepared
-from flows.runtime.display import Display
 from flows.runtime.flow_runs import untagged_tasks
-from flows.runtime.work_left import stages_of_preparation, stages_of_reference_points
 from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
 from turnwise.store import default_store
@@ -22,8 +20,7 @@ from turnwise.store import default_store
 @untagged_tasks
 def preparation(experiment: Experiment, quiet: bool = False) -> Prepared:
     """Make the task sets, demonstrations, tokenizer and warm start of an experiment."""
-    expected = stages_of_preparation(experiment)
-    with Display(Console(quiet=quiet), expected, of_model=model_seconds(experiment)).showing():
+    with plan_preparation(experiment).display(Console(quiet=quiet)).showing():
         return prepare_policy(experiment, prepare_materials(experiment))
 
 
@@ -33,8 +30,7 @@ def preparation(experiment: Experiment, quiet: bool = False) -> Prepared:
 @untagged_tasks
 def evaluation(experiment: Experiment, quiet: bool = False) -> dict[str, dict[str, float]]:
     """Evaluate the baseline policies and the warm start on the test task set: their metrics, by name."""
-    expected = stages_of_preparation(experiment) + stages_of_reference_points(experiment)
-    with Display(Console(quiet=quiet), expected, of_model=model_seconds(experiment)).showing():
+    with plan_preparation(experiment, evaluated=True).display(Console(quiet=quiet)).showing():
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         evaluated = {
             **evaluate_baselines(experiment, prepared),

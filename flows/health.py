@@ -13,18 +13,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flows.needs.start import signal_at_start
 from flows.run_state import Iteration, Models, Run
+from tasks.calls import Call, Make, Unrecorded, call
 from tasks.health.health import HealthParameters, ReturnParameters, health, return_to
 from tasks.health.probe import ProbeParameters, probe
 from tasks.health.record import read_health
 from turnwise.config.model_settings import LearnerParameters
+from turnwise.credit import estimator_of
+from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import AlarmRecord, Change
 from turnwise.health.early_end import reached_guard
 from turnwise.health.guards import message
+from turnwise.health.initial_signal import InitialSignal, initial_signal
 from turnwise.store import Reference
 
 logger = logging.getLogger(__name__)
@@ -41,23 +44,36 @@ def judge_start(run: Run) -> None:
         logger.warning("before iteration 1 of %s: %s", run.variant, run.start_warning)
 
 
-def probe_policy(run: Run, iteration: Iteration) -> Reference:
+def signal_at_start(experiment: Experiment, evaluation: Reference) -> InitialSignal | None:
+    """What a variant could learn from at first, by an evaluation of the policy that its reinforcement starts from.
+
+    None where no sampled episode came to its end.
+    """
+    trajectories = read_evaluation(evaluation, SAMPLED)
+    if not trajectories:
+        return None
+    # Rejection-sampling fine-tuning imitates the best of all episodes.
+    compared = experiment.optimization.method == "reinforcement" and estimator_of(experiment.credit.estimator).grouped
+    return initial_signal(trajectories, experiment.rewards, experiment.rollout, grouped=compared)
+
+
+def probe_policy(run: Run, iteration: Iteration) -> Call:
     """Measure the rollout with models, before the policy is updated."""
     experiment = run.experiment
-    parameters = ProbeParameters(
-        learner=LearnerParameters(
-            compute=experiment.compute,
-            adapter=experiment.optimization.adapter,
-            with_critic=experiment.critic_on_trunk,
+    return call(
+        probe,
+        lambda: ProbeParameters(
+            learner=LearnerParameters(
+                compute=experiment.compute,
+                adapter=experiment.optimization.adapter,
+                with_critic=experiment.critic_on_trunk,
+            ),
+            temperature=experiment.rollout.temperature,
+            micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+            sample=experiment.monitors.probe_sample,
+            seed=run.seed,
+            iteration=iteration.number,
         ),
-        temperature=experiment.rollout.temperature,
-        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
-        sample=experiment.monitors.probe_sample,
-        seed=run.seed,
-        iteration=iteration.number,
-    )
-    return probe(
-        parameters,
         policy=iteration.before.policy,
         warm_start=run.prepared.warm_start,
         rollout=iteration.rollout,
@@ -66,11 +82,12 @@ def probe_policy(run: Run, iteration: Iteration) -> Reference:
     )
 
 
-def monitor(run: Run, iteration: Iteration) -> Reference:
+def monitor(run: Run, iteration: Iteration) -> Call:
     """Compute the iteration's monitors, judge them by the alarm rules, and set the next turn limit."""
     experiment, alarms = run.experiment, run.experiment.alarms
-    return health(
-        HealthParameters(
+    return call(
+        health,
+        lambda: HealthParameters(
             iteration=iteration.number,
             rewards=experiment.rewards,
             start=experiment.monitors.start,
@@ -103,6 +120,8 @@ def monitor(run: Run, iteration: Iteration) -> Reference:
 def early_end(run: Run) -> EarlyEnd | None:
     """How a guard or an alarm ends the run after its last iteration so far; None where it goes on."""
     iteration = run.iterations[-1]
+    if isinstance(iteration.health, Unrecorded):
+        return None
     record, planned = read_health(iteration.health), run.experiment.optimization.iterations
     guard = reached_guard(record.in_a_row, run.experiment.guards)
     if guard is not None:
@@ -117,38 +136,43 @@ def early_end(run: Run) -> EarlyEnd | None:
     return None
 
 
-def respond(run: Run) -> None:
-    """Apply the alarm of the run's last iteration, once that iteration is recorded, and log why a run was ended.
-
-    If an alarm returns the run to a healthy policy, the run goes on from that policy, and its experiment has the
-    changed settings from now on.
-    """
+def log_alarms(run: Run) -> None:
+    """Log the alarms of the run's last iteration, and what they or a guard do to the run."""
     iteration = run.iterations[-1]
-    record = read_health(iteration.health)
-    for words in record.alarm.raised.values():
+    alarm = read_health(iteration.health).alarm
+    for words in alarm.raised.values():
         logger.warning("%s: alarm: %s", run.label(iteration), words)
     if run.ended is not None:
         logger.warning("%s. The policy that it ended with is tested, and counts like any other", run.ended.message)
-        return
-    if record.alarm.response == "return":
-        assert record.alarm.change is not None, "a return changes something"
-        run.experiment = changed(run.experiment, record.alarm.change)
+    elif alarm.response == "return":
+        assert alarm.change is not None, "a return changes something"
         logger.warning(
             "%s goes back to the policy that sampled iteration %d, with learning rate %g and selection %s",
             run.name,
-            record.alarm.healthy,
-            record.alarm.change.learning_rate,
-            record.alarm.change.selection.rule,
+            alarm.healthy,
+            alarm.change.learning_rate,
+            alarm.change.selection.rule,
         )
-        iteration.made["returned"] = returned = return_to_healthy(run, iteration)
-        critic = run.sampler_of(record.alarm.healthy).critic
-        run.models = Models(returned, returned if run.experiment.critic_on_trunk else critic)
 
 
-def return_to_healthy(run: Run, iteration: Iteration) -> Reference:
-    """The last healthy policy, as the policy with which the run goes on after this iteration."""
-    healthy = run.sampler_of(read_health(iteration.health).alarm.healthy)
-    return return_to(ReturnParameters(), policy=healthy.policy, health=iteration.health, label=run.label(iteration))
+def return_to_healthy(run: Run, make: Make) -> None:
+    """Return the run to its last healthy policy if an alarm of its last iteration asks for that.
+
+    The run then goes on from that policy, and its experiment has the changed settings from now on.
+    """
+    iteration = run.iterations[-1]
+    if run.ended is not None or isinstance(iteration.health, Unrecorded):
+        return
+    alarm = read_health(iteration.health).alarm
+    if alarm.response != "return":
+        return
+    assert alarm.change is not None, "a return changes something"
+    run.experiment = changed(run.experiment, alarm.change)
+    healthy = run.sampler_of(alarm.healthy)
+    iteration.made["returned"] = returned = make(
+        call(return_to, ReturnParameters, policy=healthy.policy, health=iteration.health, label=run.label(iteration))
+    )
+    run.models = Models(returned, returned if run.experiment.critic_on_trunk else healthy.critic)
 
 
 def may_return_to(run: Run) -> list[Reference]:

@@ -7,13 +7,19 @@
     advantages_k, V_k --learn_values--> V_(k+1)
 
 A critic on the policy's trunk is part of the policy's artifact and is trained in the update. While a critic warms up,
-the policy is not updated. Rejection-sampling fine-tuning learns in another way: see `flows.agent_evol`.
+the policy is not updated.
+
+AgentEvol learns in another way, by rejection-sampling fine-tuning (`turnwise.credit.rejection_sampling`):
+
+    rollout_k --keep--> successes_k --fine_tune, with the demonstrations--> P_(k+1)
+
+The functions return calls (`tasks.calls`), which `flows.train` makes and `flows.plan` looks up.
 """
 
 from __future__ import annotations
 
-from flows.health import guarded
-from flows.run_state import Iteration, Run
+from flows.run_state import Iteration, Run, play_parameters
+from tasks.calls import Call, call
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import (
     ReferenceParameters,
@@ -24,45 +30,51 @@ from tasks.credit.scores import (
     values,
 )
 from tasks.update.critic import CriticParameters, initial_critic, learn_values
+from tasks.update.fine_tune import FineTuneParameters, fine_tune
+from tasks.update.rejection_sampling import KeepParameters, keep
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.credit.batch import Rescored
 from turnwise.experiment import Experiment
-from turnwise.store import Reference
 
 
-def first_critic(run: Run) -> Reference | None:
-    """The initial critic, before any training; None if the estimator has no critic."""
-    if not run.experiment.has_critic:
-        return None
-    if run.experiment.critic.trunk == "policy":
-        return run.prepared.warm_start
-    return initial_critic(
-        _critic_parameters(run, 0), policy=run.prepared.warm_start, label=f"{run.name} before iteration 1"
+def first_critic(run: Run) -> Call:
+    """The initial critic with a trunk of its own, before any training."""
+    return call(
+        initial_critic,
+        lambda: _critic_parameters(run, 0),
+        policy=run.prepared.warm_start,
+        label=f"{run.name} before iteration 1",
     )
 
 
-def value_rollout(run: Run, iteration: Iteration) -> Reference:
+def value_rollout(run: Run, iteration: Iteration) -> Call:
     """The critic's values of the rollout, from before it is trained on it."""
     assert iteration.before.critic is not None, "the stage is due where there is a critic"
-    parameters = ValuesParameters(
-        learner=_learner_of_critic(run.experiment), micro_batch_tokens=run.experiment.critic.micro_batch_tokens
+    experiment = run.experiment
+    return call(
+        values,
+        lambda: ValuesParameters(
+            learner=_learner_of_critic(experiment), micro_batch_tokens=experiment.critic.micro_batch_tokens
+        ),
+        critic=iteration.before.critic,
+        rollout=iteration.rollout,
+        label=run.label(iteration),
     )
-    return values(parameters, critic=iteration.before.critic, rollout=iteration.rollout, label=run.label(iteration))
 
 
-def score_under_warm_start(run: Run, iteration: Iteration) -> Reference:
+def score_under_warm_start(run: Run, iteration: Iteration) -> Call:
     """The log-probabilities of the rollout under the warm start, divergence from which is penalised."""
     experiment = run.experiment
     adapter = experiment.optimization.adapter
     with_critic = adapter is not None and experiment.critic_on_trunk
-    parameters = ReferenceParameters(
-        learner=LearnerParameters(compute=experiment.compute, adapter=adapter, with_critic=with_critic),
-        temperature=experiment.rollout.temperature,
-        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
-    )
-    return reference(
-        parameters,
+    return call(
+        reference,
+        lambda: ReferenceParameters(
+            learner=LearnerParameters(compute=experiment.compute, adapter=adapter, with_critic=with_critic),
+            temperature=experiment.rollout.temperature,
+            micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+        ),
         policy=run.prepared.warm_start,
         rollout=iteration.rollout,
         adapted=None if adapter is None else iteration.before.policy,
@@ -70,25 +82,31 @@ def score_under_warm_start(run: Run, iteration: Iteration) -> Reference:
     )
 
 
-def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Reference:
+def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Call:
     """What a credit rule needs of the policy that sampled the rollout, token by token."""
     experiment = run.experiment
-    parameters = RescoreParameters(
-        need=need,
-        learner=_learner_of_policy(experiment),
-        temperature=experiment.rollout.temperature,
-        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+    return call(
+        rescore,
+        lambda: RescoreParameters(
+            need=need,
+            learner=_learner_of_policy(experiment),
+            temperature=experiment.rollout.temperature,
+            micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+        ),
+        policy=iteration.sampler.policy,
+        rollout=iteration.rollout,
+        label=run.label(iteration),
     )
-    return rescore(parameters, policy=iteration.sampler.policy, rollout=iteration.rollout, label=run.label(iteration))
 
 
-def credit_rollout(run: Run, iteration: Iteration) -> Reference:
+def credit_rollout(run: Run, iteration: Iteration) -> Call:
     """Compute the advantages of the rollout."""
     experiment = run.experiment
     in_reward = _penalised_in(experiment, "reward")
     in_parts = experiment.credit.thought is not None
-    return credit(
-        CreditParameters(
+    return call(
+        credit,
+        lambda: CreditParameters(
             rewards=experiment.rewards,
             credit=experiment.credit,
             reference=experiment.optimization.reference if in_reward else None,
@@ -105,43 +123,81 @@ def credit_rollout(run: Run, iteration: Iteration) -> Reference:
     )
 
 
-def update_policy(run: Run, iteration: Iteration) -> Reference:
+def update_policy(run: Run, iteration: Iteration) -> Call:
     """Train the policy on the batch, and the critic with it where that is on the policy's trunk."""
     experiment = run.experiment
-    parameters = UpdateParameters.of(
-        experiment.optimization,
-        experiment.compute,
-        experiment.rollout.temperature,
-        run.seed,
-        iteration.number,
-        critic=experiment.critic if experiment.critic_on_trunk else None,
-        untrained=experiment.critic.warm_up if experiment.has_critic else 0,
+    return call(
+        update,
+        lambda: UpdateParameters.of(
+            experiment.optimization,
+            experiment.compute,
+            experiment.rollout.temperature,
+            run.seed,
+            iteration.number,
+            critic=experiment.critic if experiment.critic_on_trunk else None,
+            untrained=experiment.critic.warm_up if experiment.has_critic else 0,
+        ),
+        policy=iteration.before.policy,
+        rollout=iteration.rollout,
+        credit=iteration.credit,
+        reference=iteration.made.get("reference") if _penalised_in(experiment, "loss") else None,
+        values=iteration.made.get("values") if experiment.critic_on_trunk else None,
+        sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
+        label=run.label(iteration),
     )
-    with guarded(run, iteration):
-        return update(
-            parameters,
-            policy=iteration.before.policy,
-            rollout=iteration.rollout,
-            credit=iteration.credit,
-            reference=iteration.made.get("reference") if _penalised_in(experiment, "loss") else None,
-            values=iteration.made.get("values") if experiment.critic_on_trunk else None,
-            sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
-            label=run.label(iteration),
-        )
 
 
-def train_critic(run: Run, iteration: Iteration) -> Reference:
+def train_critic(run: Run, iteration: Iteration) -> Call:
     """Train the critic on the batch by itself."""
     assert iteration.before.critic is not None, "the stage is due where there is a critic"
-    with guarded(run, iteration):
-        return learn_values(
-            _critic_parameters(run, iteration.number),
-            critic=iteration.before.critic,
-            rollout=iteration.rollout,
-            credit=iteration.credit,
-            values=iteration.made["values"],
-            label=run.label(iteration),
-        )
+    return call(
+        learn_values,
+        lambda: _critic_parameters(run, iteration.number),
+        critic=iteration.before.critic,
+        rollout=iteration.rollout,
+        credit=iteration.credit,
+        values=iteration.made["values"],
+        label=run.label(iteration),
+    )
+
+
+def keep_successes(run: Run, iteration: Iteration) -> Call:
+    """Select the trajectories of the rollout to imitate."""
+    experiment = run.experiment
+    return call(
+        keep,
+        lambda: KeepParameters(
+            world=experiment.world, rewards=experiment.rewards, threshold=experiment.evolution.threshold
+        ),
+        rollout=iteration.rollout,
+        label=run.label(iteration),
+    )
+
+
+def imitate_successes(run: Run, iteration: Iteration) -> Call:
+    """Fine-tune on the selected trajectories and on demonstrations, from this policy or from the warm start."""
+    experiment, optimization, policy = run.experiment, run.experiment.optimization, iteration.before.policy
+    return call(
+        fine_tune,
+        lambda: FineTuneParameters(
+            **dict(play_parameters(experiment)),
+            learner=LearnerParameters(compute=experiment.compute, adapter=optimization.adapter),
+            evolution=experiment.evolution,
+            learning_rate=optimization.learning_rate,
+            weight_decay=optimization.weight_decay,
+            maximum_gradient_norm=optimization.maximum_gradient_norm,
+            micro_batch_tokens=optimization.micro_batch_tokens,
+            seed=run.seed,
+            iteration=iteration.number,
+        ),
+        policy=policy,
+        start=policy if experiment.evolution.start == "policy" else run.prepared.warm_start,
+        rollout=iteration.rollout,
+        credit=iteration.credit,
+        tokenizer=run.prepared.tokenizer,
+        demonstrations=run.prepared.demonstrations,
+        label=run.label(iteration),
+    )
 
 
 def _penalised_in(experiment: Experiment, place: str) -> bool:

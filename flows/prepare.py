@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from flows.needs.readiness import require_device, require_model
 from flows.run_state import ON_TEST_TASKS, Materials, Prepared, play_parameters, task_set_parameters
+from flows.sampling import evaluation
+from tasks.calls import Call, Make, Unrecorded, call, make_call
 from tasks.playing import tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.conversion import ConversionParameters, converted_policy
@@ -20,16 +22,17 @@ from tasks.prepare.materials import (
     tokenizer,
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
-from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
+from tasks.rollout.evaluate import BaselineParameters, baseline
 from turnwise.agent.playing import PlayParameters
 from turnwise.config.schema import Policy
 from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment
+from turnwise.policy.gguf_sources import is_gguf
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import project_root
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import outside_file
-from turnwise.world import SPLITS
+from turnwise.world import SPLITS, Split
 
 
 def _imitation_parameters(experiment: Experiment) -> PlayParameters:
@@ -49,40 +52,45 @@ def prepare_materials(experiment: Experiment) -> Materials:
     # Before the first stage: what this machine cannot do is refused while nothing has been computed.
     require_device(experiment.compute)
     require_model(experiment)
-    converted = convert_model(experiment.policy)
-    if converted is not None:
-        require_model(experiment, converted=default_store().folder(converted))
-    made = {split: task_set(task_set_parameters(experiment, split), label=f"{split} task set") for split in SPLITS}
+    if (conversion := convert_model(experiment.policy)) is not None:
+        require_model(experiment, converted=default_store().folder(conversion.make()))
+    return materials(experiment, make_call)
+
+
+def materials(experiment: Experiment, make: Make) -> Materials:
+    """The task sets, what is imitated, and the tokenizer. Raises ConfigurationError if two task sets share a task."""
+    sets = {split: make(draw_tasks(experiment, split)) for split in SPLITS}
     # The contract promises disjoint splits; a world that breaks it would make every later number worthless.
-    require_disjoint({split: tasks_of(reference, split) for split, reference in made.items()})
-    made_demonstrations = _to_imitate(experiment, made["train"])
-    policy = experiment.policy
-    made_tokenizer = tokenizer(
-        TokenizerParameters(
-            pretrained=None if converted is not None else pretrained(policy),
-            chat_template_kwargs=policy.chat_template_kwargs,
-            vocabulary=policy.vocabulary,
-            format=experiment.agent.format,
-        ),
-        demonstrations=made_demonstrations,
-        converted=converted,
+    if not any(isinstance(each, Unrecorded) for each in sets.values()):
+        require_disjoint({split: tasks_of(reference, split) for split, reference in sets.items()})
+    imitated = make(_imitated(experiment, sets["train"]))
+    conversion = convert_model(experiment.policy)
+    converted = None if conversion is None else make(conversion)
+    return Materials(
+        sets["train"], sets["validation"], sets["test"], imitated, make(_tokenizer(experiment, imitated, converted))
     )
-    return Materials(made["train"], made["validation"], made["test"], made_demonstrations, made_tokenizer)
 
 
-def convert_model(policy: Policy) -> Reference | None:
+def draw_tasks(experiment: Experiment, split: Split) -> Call:
+    """Draw the task set of a split."""
+    return call(task_set, lambda: task_set_parameters(experiment, split), label=f"{split} task set")
+
+
+def convert_model(policy: Policy) -> Call | None:
     """Convert the GGUF that `policy.model` names; None where it names none."""
-    parameters = ConversionParameters.of(policy)
-    return None if parameters is None else converted_policy(parameters)
+    if not is_gguf(policy.model):
+        return None
+    return call(converted_policy, lambda: ConversionParameters.of(policy))
 
 
-def _to_imitate(experiment: Experiment, train_task_set: Reference) -> Reference:
+def _imitated(experiment: Experiment, train_task_set: Reference) -> Call:
     """The conversations that the configuration names, or else demonstrations by the world's oracle."""
     data = experiment.data
-    if data.conversations is not None:
-        return conversations(ConversationParameters(file=outside_file(project_root() / data.conversations)))
-    return demonstrations(
-        DemonstrationParameters(
+    if (file := data.conversations) is not None:
+        return call(conversations, lambda: ConversationParameters(file=outside_file(project_root() / file)))
+    return call(
+        demonstrations,
+        lambda: DemonstrationParameters(
             **dict(_imitation_parameters(experiment)),
             seed=data.seed,
             count=data.demonstrations,
@@ -92,15 +100,37 @@ def _to_imitate(experiment: Experiment, train_task_set: Reference) -> Reference:
     )
 
 
-def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
+def _tokenizer(experiment: Experiment, imitated: Reference, converted: Reference | None) -> Call:
+    policy = experiment.policy
+    return call(
+        tokenizer,
+        lambda: TokenizerParameters(
+            pretrained=None if converted is not None else pretrained(policy),
+            chat_template_kwargs=policy.chat_template_kwargs,
+            vocabulary=policy.vocabulary,
+            format=experiment.agent.format,
+        ),
+        demonstrations=imitated,
+        converted=converted,
+    )
+
+
+def prepare_policy(experiment: Experiment, materials: Materials, make: Make = make_call) -> Prepared:
     """Make the policy that reinforcement starts from: the initial one, after the SFT warm start if that is enabled."""
-    policy = convert_model(experiment.policy) or initial_policy(
-        PolicyParameters.of(experiment.policy, pretrained(experiment.policy), experiment.agent.context_tokens),
-        tokenizer=materials.tokenizer,
+    policy = make(
+        convert_model(experiment.policy)
+        or call(
+            initial_policy,
+            lambda: PolicyParameters.of(
+                experiment.policy, pretrained(experiment.policy), experiment.agent.context_tokens
+            ),
+            tokenizer=materials.tokenizer,
+        )
     )
     if experiment.warm_start.enabled:
-        policy = warm_start(
-            WarmStartParameters(
+        learned = call(
+            warm_start,
+            lambda: WarmStartParameters(
                 **dict(_imitation_parameters(experiment)), compute=experiment.compute, warm_start=experiment.warm_start
             ),
             policy=policy,
@@ -108,34 +138,30 @@ def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
             demonstrations=materials.demonstrations,
             task_set=materials.validation_task_set,  # where it stops depends on these, so never on the test tasks
         )
+        policy = make(learned)
     return Prepared(**vars(materials), warm_start=policy)
 
 
-def evaluate_baselines(experiment: Experiment, materials: Materials) -> dict[str, Reference]:
+def evaluate_baselines(experiment: Experiment, materials: Materials, make: Make = make_call) -> dict[str, Reference]:
     """Evaluate the world's baseline policies on the test task set; by name."""
-    evaluation = experiment.evaluation
-    return {
-        name: baseline(
-            BaselineParameters(
-                **dict(play_parameters(experiment)),
-                baseline=name,
-                samples=evaluation.samples,
-                seed=evaluation.seed,
-                split="test",
-            ),
-            task_set=materials.test_task_set,
-            label=f"baseline policy {name}",
-        )
-        for name in experiment.made_world.baselines
-    }
+    return {name: make(_baseline(experiment, materials, name)) for name in experiment.made_world.baselines}
 
 
-def evaluate_warm_start(experiment: Experiment, prepared: Prepared) -> Reference:
-    """Evaluate the warm start on the test task set."""
-    return evaluate(
-        EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, "test"),
-        policy=prepared.warm_start,
-        tokenizer=prepared.tokenizer,
-        task_set=prepared.test_task_set,
-        label=f"warm start {ON_TEST_TASKS}",
+def _baseline(experiment: Experiment, materials: Materials, name: str) -> Call:
+    return call(
+        baseline,
+        lambda: BaselineParameters(
+            **dict(play_parameters(experiment)),
+            baseline=name,
+            samples=experiment.evaluation.samples,
+            seed=experiment.evaluation.seed,
+            split="test",
+        ),
+        task_set=materials.test_task_set,
+        label=f"baseline policy {name}",
     )
+
+
+def evaluate_warm_start(experiment: Experiment, prepared: Prepared, make: Make = make_call) -> Reference:
+    """Evaluate the warm start on the test task set."""
+    return make(evaluation(f"warm start {ON_TEST_TASKS}", experiment, "test", prepared, prepared.warm_start))

@@ -1,19 +1,18 @@
-"""The roster: every stage of an iteration, with when it is due and how it is shown, in the order in which they run.
+"""The roster: every stage of an iteration, and how it is shown, in the order in which they run.
 
-`flows.train` calls them. The progress display, MLflow's metrics, the results, the dry run, the disk needs, the time
-account, `turnwise lineage`, retention and the report read this list, in which tasks are names: who only reads it
-imports nothing that computes, and no Prefect.
+`flows.train` says when they run. The progress display, MLflow's metrics, the results, the time account, `turnwise
+lineage`, retention and the report read this list, in which tasks are names: who only reads it imports nothing that
+computes, and no Prefect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from flows.run_state import Iteration
 from tasks.report.history import Measure
 from turnwise.credit.batch import RESCORED
-from turnwise.experiment import Experiment
 from turnwise.health.monitors import OF_PROBE
 from turnwise.results.report_data import SHARE
 from turnwise.statistics.curves import Spending
@@ -53,11 +52,9 @@ class IterationStage:
 
     name: str
     """Name of its artifact: in `Iteration.made`, in MLflow's `artifacts.json` and in the report's inputs. Two stages
-    that are never due together may share one; their metrics and costs are then described by the first."""
+    that never run together may share one; their metrics and costs are then described by the first."""
     task: str
     """The name of the task that computes it."""
-    due: Callable[[Experiment, int], bool]
-    """Whether it runs in an iteration, which counts from 1, by the configuration alone."""
     seconds: float
     """Expected seconds on two cores, for the estimate of the time left."""
     groups: tuple[str, ...] = ()
@@ -75,29 +72,10 @@ class IterationStage:
     artifacts are kept. Empty: none, and the artifact is kept."""
 
 
-def _evaluates(experiment: Experiment, number: int) -> bool:
-    return number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
-
-
-def _limits_turns(experiment: Experiment) -> bool:
-    """Whether training may have a shorter turn limit than the world."""
-    return experiment.made_curriculum.shortest < experiment.made_world.limits.turns
-
-
-def _evolves(experiment: Experiment) -> bool:
-    return experiment.optimization.method == "evolution"
-
-
-def _warms_up(experiment: Experiment, number: int) -> bool:
-    """Whether the critic alone is trained."""
-    return experiment.has_critic and number <= experiment.critic.warm_up
-
-
 ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="rollout",
         task="rollout",
-        due=lambda experiment, number: True,
         seconds=1.0,
         groups=("rollout",),
         tabled=("success", "turns", "reply_tokens"),
@@ -118,16 +96,12 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="selection",
         task="select",
-        due=lambda experiment, number: experiment.selection.rule != "all",
         seconds=0.1,
         groups=("selection",),
     ),
     IterationStage(
         name="probe",
         task="probe",
-        due=lambda experiment, number: (
-            experiment.monitors.probe_every is not None and (number - 1) % experiment.monitors.probe_every == 0
-        ),
         seconds=0.5,
         groups=("probe",),
         left_out=frozenset(OF_PROBE),
@@ -136,38 +110,28 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="values",
         task="values",
-        due=lambda experiment, number: experiment.has_critic,
         seconds=0.8,
         costs=(MachineCost("seconds/values"),),
     ),
     IterationStage(
         name="reference",
         task="reference",
-        due=lambda experiment, number: experiment.optimization.reference is not None,
         seconds=0.4,
         costs=(MachineCost("seconds/reference"),),
     ),
     IterationStage(
         name="greedy",
         task="rollout",
-        due=lambda experiment, number: experiment.plays_greedily,
         seconds=0.3,
         costs=(MachineCost("seconds/greedy", "sampling_seconds"),),
     ),
     *(
-        IterationStage(
-            name=need,
-            task="rescore",
-            due=lambda experiment, number, need=need: need in experiment.rescored,  # type: ignore[misc]
-            seconds=0.4,
-            costs=(MachineCost(f"seconds/{need}"),),
-        )
+        IterationStage(name=need, task="rescore", seconds=0.4, costs=(MachineCost(f"seconds/{need}"),))
         for need in RESCORED
     ),
     IterationStage(
         name="credit",
         task="credit",
-        due=lambda experiment, number: not _evolves(experiment),
         seconds=0.1,
         groups=("credit",),
         tabled=("reward", "zero_variance_groups"),
@@ -180,13 +144,11 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="credit",
         task="keep",
-        due=lambda experiment, number: _evolves(experiment),
         seconds=0.1,
     ),
     IterationStage(
         name="policy",
         task="update",
-        due=lambda experiment, number: not _evolves(experiment) and not _warms_up(experiment, number),
         seconds=1.2,
         groups=("update",),
         tabled=("entropy", "gradient_norm", "clip_fraction_low", "clip_fraction_high", "mismatch"),
@@ -207,16 +169,12 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="policy",
         task="fine_tune",
-        due=lambda experiment, number: _evolves(experiment),
         seconds=1.5,
         follows="policy",
     ),
     IterationStage(
         name="critic",
         task="learn_values",
-        due=lambda experiment, number: (
-            experiment.has_critic and (not experiment.critic_on_trunk or _warms_up(experiment, number))
-        ),
         seconds=1.2,
         groups=("critic",),
         costs=(MachineCost("seconds/critic", "update_seconds", account="update"),),
@@ -225,7 +183,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="evaluation",
         task="evaluate",
-        due=_evaluates,
         seconds=2.0,
         groups=("validation",),
         costs=(MachineCost("seconds/evaluation", account="evaluation"),),
@@ -233,7 +190,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="evaluation_at_horizon",
         task="evaluate",
-        due=lambda experiment, number: _limits_turns(experiment) and _evaluates(experiment, number),
         seconds=2.0,
         groups=("validation_at_horizon",),
         costs=(MachineCost("seconds/evaluation", account="evaluation"),),
@@ -241,7 +197,6 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="health",
         task="health",
-        due=lambda experiment, number: True,
         seconds=0.2,
         groups=("monitor", "alarm", "horizon"),
         units=dict.fromkeys(("monitor/entropy", "monitor/kl_warm_start", "monitor/mutual_information"), "nats"),
@@ -266,21 +221,10 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="returned",
         task="return_to",
-        due=lambda experiment, number: False,  # an alarm's response makes it, once the iteration is recorded
         seconds=0.1,
         follows="policy",
     ),
 )
-
-
-def due(experiment: Experiment, number: int) -> list[IterationStage]:
-    """The stages that run in one iteration, in order."""
-    return [stage for stage in ROSTER if stage.due(experiment, number)]
-
-
-def due_in_run(experiment: Experiment) -> list[IterationStage]:
-    """The stages of all iterations of a run, each as often as it runs."""
-    return [stage for number in range(1, experiment.optimization.iterations + 1) for stage in due(experiment, number)]
 
 
 def made_in(iteration: Iteration) -> Iterator[tuple[IterationStage, Reference]]:

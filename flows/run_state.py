@@ -147,16 +147,17 @@ class Iteration:
 
         Where that critic is on the policy's trunk, the policy's artifact with the critic as it is now.
         """
-        learned = self.made.get("policy") or self.made.get("critic")
-        return learned if learned is not None and learned.kind == "policy" else self.before.policy
+        return self.made.get("policy") or (self.made.get("critic") if self._on_trunk else None) or self.before.policy
 
     @property
     def critic(self) -> Reference | None:
         """The critic that has learned from this batch; None without one."""
-        if self.before.critic is None:
-            return None
-        on_trunk = self.before.critic.kind == "policy"
-        return self.policy if on_trunk else self.made.get("critic", self.before.critic)
+        return self.policy if self._on_trunk else self.made.get("critic", self.before.critic)
+
+    @property
+    def _on_trunk(self) -> bool:
+        """Whether the critic is on the policy's trunk, and so a part of its artifact."""
+        return self.before.critic == self.before.policy
 
     @property
     def artifacts(self) -> dict[str, Reference]:

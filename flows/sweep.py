@@ -22,15 +22,13 @@ from rich.console import Console
 
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
-from flows.needs.model_seconds import model_seconds
+from flows.plan import plan_runs
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, recording_store
 from flows.recording.results import all_references, results_folder
 from flows.run_state import Prepared, Run
-from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import untagged_tasks
-from flows.runtime.work_left import stages_of_sweep
 from flows.workers.left_out import divided, require_none, said_of
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
@@ -133,7 +131,7 @@ def sweep(
     require_memory(experiment, processes)
     console = Console(quiet=quiet)
     told = FlowProgress(experiment.ablation.name)
-    display = Display(console, stages_of_sweep(experiment), processes, told.reached, model_seconds(experiment))
+    display = plan_runs(experiment, tested=False).display(console, processes, told.reached)
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)

@@ -1,8 +1,11 @@
 """Run: trains and tests one variant with one seed.
 
-An iteration runs the stages of the roster that are due in it (`flows.roster`). After it, guards and alarms may end the
-run or return it to a healthy policy, and what the section `storage` does not keep is pruned. A run that is ended is
-evaluated and tested with the policy that it ended with, as after a last iteration.
+After an iteration guards and alarms may end the run or return it to a healthy policy, and what the section `storage`
+does not keep is pruned. A run that is ended is evaluated and tested with the policy that it ended with, as after a last
+iteration.
+
+`begin`, `iterate` and `play_test_tasks` say which stages are called, in which order. `train` makes these calls;
+`flows.plan` goes the same way with what is recorded.
 
 With P_n the policy that has learned from n batches, P_0 the warm start, and `rollout.lag`:
 
@@ -19,15 +22,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from prefect import flow
 
 from flows import roster
-from flows.agent_evol import imitate_successes, keep_successes
-from flows.health import early_end, judge_start, may_return_to, monitor, probe_policy, respond
+from flows.health import (
+    early_end,
+    guarded,
+    judge_start,
+    log_alarms,
+    may_return_to,
+    monitor,
+    probe_policy,
+    return_to_healthy,
+)
 from flows.learning import (
     credit_rollout,
     first_critic,
+    imitate_successes,
+    keep_successes,
     rescore_rollout,
     score_under_warm_start,
     train_critic,
@@ -37,16 +51,8 @@ from flows.learning import (
 from flows.run_state import ON_TEST_TASKS, Iteration, Models, Prepared, Run
 from flows.runtime.flow_runs import untagged_tasks
 from flows.runtime.sampler import Sampler
-from flows.sampling import (
-    evaluate_policy,
-    evaluate_policy_at_horizon,
-    evaluation,
-    evaluation_at_horizon,
-    play_greedily,
-    roll_out,
-    select_groups,
-    turn_limit,
-)
+from flows.sampling import evaluation, play_greedily, roll_out, roll_out_ahead, select_groups, turn_limit
+from tasks.calls import Make, make_call
 from tasks.models_in_memory import base_reference
 from turnwise.data.evaluations import success_of
 from turnwise.experiment import Experiment
@@ -79,81 +85,97 @@ def train(
     Raises:
         TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
     """
-    run = _begin(experiment, prepared, variant, seed)
+    run = begin(experiment, prepared, variant, seed, make_call)
     run.sampler = sampler
     judge_start(run)
     if on_start is not None:
         on_start(run)
     for number in range(1, experiment.optimization.iterations + 1):
-        iteration = _iterate(run, number)
-        run.iterations.append(iteration)
-        run.models = Models(iteration.policy, iteration.critic)
-        run.ended = early_end(run)
-        if run.ended is not None and iteration.evaluation is None:
-            _evaluate(run, iteration)  # its curves end there
+        iterate(run, number, make_call)
         if on_iteration is not None:
-            on_iteration(run, iteration)
-        respond(run)
+            on_iteration(run, run.iterations[-1])
+        log_alarms(run)
+        return_to_healthy(run, make_call)
         _prune_behind(run)
         if run.ended is not None:
             break
     if tested:
-        label, limit = f"{run.name} {ON_TEST_TASKS}", run.iterations[-1].limit
-        run.test = evaluation(label, experiment, "test", prepared, run.policy)
-        run.test_at_horizon = evaluation_at_horizon(label, experiment, "test", prepared, run.policy, limit)
+        play_test_tasks(run, make_call)
     return run
 
 
-def _begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int) -> Run:
+def begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int, make: Make) -> Run:
     """A run before its first iteration: the warm start is evaluated, and the critic is made if there is one."""
-    label = f"{variant} seed {seed} before iteration 1"
-    start = evaluation(label, experiment, "validation", prepared, prepared.warm_start)
-    run = Run(variant, seed, experiment, prepared, Models(prepared.warm_start, None), start)
-    run.start_at_horizon = evaluation_at_horizon(
-        label, experiment, "validation", prepared, prepared.warm_start, turn_limit(run, 1)
-    )
-    run.models = replace(run.models, critic=first_critic(run))
+    label, warm_start = f"{variant} seed {seed} before iteration 1", prepared.warm_start
+    start = make(evaluation(label, experiment, "validation", prepared, warm_start))
+    run = Run(variant, seed, experiment, prepared, Models(warm_start, None), start)
+    if (limit := turn_limit(run, 1)) is not None:
+        run.start_at_horizon = make(evaluation(label, experiment, "validation", prepared, warm_start, limit))
+    if experiment.has_critic:
+        critic = warm_start if experiment.critic.trunk == "policy" else make(first_critic(run))
+        run.models = replace(run.models, critic=critic)
     return run
 
 
-def _iterate(run: Run, number: int) -> Iteration:
-    """Run the stages of one iteration that are due."""
+def iterate(run: Run, number: int, make: Make) -> None:
+    """One iteration: sample, credit, learn, look."""
     iteration = Iteration(number, run.models, turn_limit(run, number), earlier=run.earlier)
-    made, due = iteration.made, {stage.name for stage in roster.due(run.experiment, number)}
-    made["rollout"] = roll_out(run, iteration)
-    if "selection" in due:
-        made["selection"] = select_groups(run, iteration)
-    if "probe" in due:
-        made["probe"] = probe_policy(run, iteration)
-    if "values" in due:
-        made["values"] = value_rollout(run, iteration)
-    if "reference" in due:
-        made["reference"] = score_under_warm_start(run, iteration)
-    if "greedy" in due:
-        made["greedy"] = play_greedily(run, iteration)
-    for need in run.experiment.rescored:
-        made[need] = rescore_rollout(run, iteration, need)
-    if run.experiment.optimization.method == "evolution":
-        made["credit"] = keep_successes(run, iteration)
-        made["policy"] = imitate_successes(run, iteration)
-    else:
-        made["credit"] = credit_rollout(run, iteration)
-        if "policy" in due:
-            made["policy"] = update_policy(run, iteration)
-    if "critic" in due:
-        made["critic"] = train_critic(run, iteration)
-    if "evaluation" in due:
-        _evaluate(run, iteration)
-    made["health"] = monitor(run, iteration)
-    return iteration
+    experiment, made = run.experiment, iteration.made
+    evolves = experiment.optimization.method == "evolution"
+    warms_up = experiment.has_critic and number <= experiment.critic.warm_up  # the critic alone is trained
+
+    rollout = roll_out(run, iteration)
+    if run.sampler is not None and experiment.rollout.lag:
+        run.sampler.wait(rollout)
+    made["rollout"] = make(rollout)
+    if run.sampler is not None and experiment.rollout.lag and number < experiment.optimization.iterations:
+        run.sampler.begin(roll_out_ahead(run, iteration))
+    if experiment.selection.rule != "all":
+        made["selection"] = select_groups(run, iteration, make)
+    every = experiment.monitors.probe_every
+    if every is not None and (number - 1) % every == 0:
+        made["probe"] = make(probe_policy(run, iteration))
+    if experiment.has_critic:
+        made["values"] = make(value_rollout(run, iteration))
+    if experiment.optimization.reference is not None:
+        made["reference"] = make(score_under_warm_start(run, iteration))
+    if experiment.plays_greedily:
+        made["greedy"] = make(play_greedily(run, iteration))
+    for need in experiment.rescored:
+        made[need] = make(rescore_rollout(run, iteration, need))
+    made["credit"] = make(keep_successes(run, iteration) if evolves else credit_rollout(run, iteration))
+    with guarded(run, iteration):
+        if evolves:
+            made["policy"] = make(imitate_successes(run, iteration))
+        elif not warms_up:
+            made["policy"] = make(update_policy(run, iteration))
+        if experiment.has_critic and (warms_up or not experiment.critic_on_trunk):
+            made["critic"] = make(train_critic(run, iteration))
+    if number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations:
+        _evaluate(run, iteration, make)
+    made["health"] = make(monitor(run, iteration))
+
+    run.iterations.append(iteration)
+    run.models = Models(iteration.policy, iteration.critic)
+    run.ended = early_end(run)
+    if run.ended is not None and iteration.evaluation is None:
+        _evaluate(run, iteration, make)  # its curves end there
 
 
-def _evaluate(run: Run, iteration: Iteration) -> None:
+def _evaluate(run: Run, iteration: Iteration, make: Make) -> None:
     """Evaluate the iteration's policy on the validation task set, and at training's turn limit if that is lower."""
-    iteration.made["evaluation"] = evaluate_policy(run, iteration)
-    at_horizon = evaluate_policy_at_horizon(run, iteration)
-    if at_horizon is not None:
-        iteration.made["evaluation_at_horizon"] = at_horizon
+    of_policy = partial(evaluation, run.label(iteration), run.experiment, "validation", run.prepared, iteration.policy)
+    iteration.made["evaluation"] = make(of_policy())
+    if iteration.limit is not None:
+        iteration.made["evaluation_at_horizon"] = make(of_policy(iteration.limit))
+
+
+def play_test_tasks(run: Run, make: Make) -> None:
+    """Evaluate the policy that the run has ended with on the test task set, and at training's turn limit likewise."""
+    of_policy = partial(evaluation, f"{run.name} {ON_TEST_TASKS}", run.experiment, "test", run.prepared, run.policy)
+    run.test = make(of_policy())
+    if (limit := run.iterations[-1].limit) is not None:
+        run.test_at_horizon = make(of_policy(limit))
 
 
 def _prune_behind(run: Run) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from prefect import flow
 from rich.console import Console
 
+from flows.plan import plan_runs
 from flows.prepare import prepare_materials, prepare_policy
 from flows.run_state import Run
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
-from flows.runtime.work_left import stages_of_ablation
 from flows.train import train
 from lab.calibration import MonitoredRun, calibrate
 from lab.calibration_page import FIGURE, Calibration, Cost, data, draw, page
@@ -48,7 +48,8 @@ def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule
     runs: list[Run] = []
     choosing: list[MonitoredRun] = []
     trying: list[MonitoredRun] = []
-    with Display(Console(), sum(map(stages_of_ablation, experiments), Counter())).showing():
+    planned = sum((plan_runs(experiment).kinds for experiment in experiments), Counter[str]())
+    with Display(Console(), planned).showing():
         for experiment in experiments:
             first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
             for run in all_runs(experiment):

@@ -91,7 +91,7 @@ class Dependencies:
         """The name of the function, of the task, and of the folder of its records."""
         return self.function.__name__
 
-    @property
+    @functools.cached_property
     def signature(self) -> inspect.Signature:
         """The arguments of the task."""
         return inspect.signature(self.function)

@@ -15,20 +15,24 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.memory_table import show_memory
+from flows.health import signal_at_start
 from flows.needs.disk import free_disk, needs_of
 from flows.needs.placement import placement
 from flows.needs.readiness import require_model
-from flows.needs.start import recorded_signals
 from flows.needs.work import PlannedRun, planned_run
+from flows.plan import Plan, plan_ablation
 from flows.recording.record import tracking_uri
 from flows.run_state import task_set_parameters
+from tasks.calls import Unrecorded
 from tasks.prepare.task_sets import draw_task_set
 from turnwise.config.runner import Runner
 from turnwise.config.world_checks import missing_files
 from turnwise.data.task_sets import require_disjoint, task_set_digest
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
+from turnwise.health.initial_signal import InitialSignal
 from turnwise.policy.dimensions import dimensions_of
+from turnwise.policy.pretrained import asks_hub
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.revision import require_readable
@@ -48,7 +52,9 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     if experiment.suggested:
         values = ", ".join(f"{key} {value:g}" for key, value in experiment.suggested.items())
         console.print(f"{'suggested':<12}{values}, from the size of {experiment.policy.model}", highlight=False)
-    for line in _start(experiment) if drawn and playable else []:
+    # Where one would have to ask a hub for the policy, nothing is looked up.
+    plan = plan_ablation(experiment, looks=drawn and playable and not asks_hub(experiment.policy.model))
+    for line in _start(plan) if drawn and playable else []:
         console.print(f"{'start':<12}{line}", highlight=False)
     seeds = experiment.ablation.seeds
     console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
@@ -71,6 +77,8 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
         console.print(f"A critic is trained, too, in {', '.join(with_critic)}.", highlight=False)
     for counts, variants in _by_stages(runs).items():
         console.print(f"Stages of {variants}: {counts}.", highlight=False)
+    if recorded := plan.recorded.total():
+        console.print(f"Of all {len(plan.stages):,} stages {recorded:,} are recorded already.", highlight=False)
     runner = experiment.compute.runner.with_processes(processes)
     console.print(_who(runner, len(runs) * len(seeds)), highlight=False)
     for place, held in placement(experiment.compute):
@@ -108,11 +116,27 @@ def _show_playable(experiment: Experiment, console: Console) -> bool:
     return True
 
 
-def _start(experiment: Experiment) -> Iterator[str]:
+def recorded_signals(plan: Plan) -> dict[InitialSignal, list[str]]:
+    """What the variants could learn from at first, each with the names of the variants of which it holds.
+
+    Empty where the policy that they start from has not been evaluated.
+    """
+    signals: dict[InitialSignal, list[str]] = {}
+    for run in plan.runs:
+        start = run.start_at_horizon or run.start
+        if run.seed == plan.experiment.ablation.seeds[0] and not isinstance(start, Unrecorded):
+            signal = signal_at_start(plan.experiment.variant(run.variant), start)
+            if signal is not None:
+                signals.setdefault(signal, []).append(run.variant)
+    return signals
+
+
+def _start(plan: Plan) -> Iterator[str]:
     """What is known of the policy that reinforcement starts from, and a warning where that gives it no beginning."""
+    experiment = plan.experiment
     policy = "the untrained policy" if experiment.policy.model == "scratch" else experiment.policy.model
     start = "the warm start" if experiment.warm_start.enabled else policy
-    found = recorded_signals(experiment)
+    found = recorded_signals(plan)
     if not found:
         yield f"{start} was not evaluated yet; it is, on the validation tasks, before training begins"
         return

@@ -12,8 +12,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 
-from flows import roster
-from flows.needs.work import planned_run
+from flows.needs.work import PlannedRun, planned_run
 from tasks.observing import Observer
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
@@ -24,16 +23,6 @@ from turnwise.reporting.formatting import readable_bytes
 
 BYTES_PER_SAMPLED_TOKEN, BYTES_PER_CONTEXT_TOKEN = 12, 2
 BYTES_PER_STAGE = 60_000
-STAGES_AROUND_ITERATIONS = 5
-"""Of a run: evaluations before and after training, at two turn limits, and the initial critic."""
-
-
-@dataclass(frozen=True)
-class Played:
-    """Upper bounds on the episodes that an ablation plays and on the tokens that it samples."""
-
-    episodes: int
-    sampled_tokens: int
 
 
 @dataclass(frozen=True)
@@ -58,27 +47,16 @@ def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
     dimensions = dimensions_of(experiment.policy)
     if dimensions is None:
         return None
-    episodes, tokens = 0, 0
-    for variant in experiment.ablation.variants:
-        run = planned_run(experiment, variant)
-        of_variant = run.episodes + run.evaluated
-        episodes += of_variant
-        tokens += of_variant * (run.reply_tokens // run.episodes)
-    seeds = len(experiment.ablation.seeds)
-    return needs(experiment, dimensions.shapes, Played(seeds * episodes, seeds * tokens), processes)
-
-
-def needs(experiment: Experiment, shapes: Shapes, played: Played, processes: int = 1) -> Needs:
-    """Estimate the needs of the ablation with a policy of these weights."""
-    variants = [experiment.variant(name) for name in experiment.ablation.variants]
-    seeds = len(experiment.ablation.seeds)
-    stages = [len(roster.due_in_run(own)) + STAGES_AROUND_ITERATIONS for own in variants]
+    shapes, seeds = dimensions.shapes, len(experiment.ablation.seeds)
+    runs = [(planned_run(experiment, name), experiment.variant(name)) for name in experiment.ablation.variants]
+    episodes = seeds * sum(run.episodes + run.evaluated for run, _ in runs)
+    tokens = seeds * sum((run.episodes + run.evaluated) * (run.reply_tokens // run.episodes) for run, _ in runs)
     return Needs(
-        policies=8 * count(shapes) + sum(seeds * _kept_of_run(own, shapes) for own in variants),
-        next_policy=processes * max(sum(_of_iteration(own, shapes)) for own in variants),
-        episodes=played.sampled_tokens * BYTES_PER_SAMPLED_TOKEN
-        + played.episodes * experiment.agent.context_tokens * BYTES_PER_CONTEXT_TOKEN,
-        records=BYTES_PER_STAGE * seeds * sum(stages),
+        policies=8 * count(shapes) + sum(seeds * _kept_of_run(own, run, shapes) for run, own in runs),
+        next_policy=processes * max(sum(_of_iteration(own, shapes)) for _, own in runs),
+        episodes=tokens * BYTES_PER_SAMPLED_TOKEN
+        + episodes * experiment.agent.context_tokens * BYTES_PER_CONTEXT_TOKEN,
+        records=BYTES_PER_STAGE * seeds * sum(run.calls for run, _ in runs),
     )
 
 
@@ -91,12 +69,11 @@ def _of_iteration(own: Experiment, shapes: Shapes) -> tuple[int, int]:
     return 4 * of_policy, state
 
 
-def _kept_of_run(own: Experiment, shapes: Shapes) -> int:
+def _kept_of_run(own: Experiment, run: PlannedRun, shapes: Shapes) -> int:
     """Bytes of the policies and critics that are kept of one run."""
     storage, iterations = own.storage, own.optimization.iterations
     weights, state = _of_iteration(own, shapes)
-    evaluations = [stage.name for stage in roster.due_in_run(own)].count("evaluation")
-    evaluated = evaluations if storage.keep_evaluated else storage.keep_best
+    evaluated = run.evaluations if storage.keep_evaluated else storage.keep_best
     last = iterations if storage.keep_last is None else storage.keep_last + own.rollout.lag
     whole = iterations if storage.keep_optimizer is None else storage.keep_optimizer
     whole += own.alarms.response == "return"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flows import roster
+from flows.plan import stages_of_run
 from turnwise.config.agent import Agent
 from turnwise.experiment import Experiment
 
@@ -27,6 +27,10 @@ class PlannedRun:
     critic: bool
     stages: Mapping[str, int]
     """How often each stage of an iteration runs, by the name of its task."""
+    evaluations: int
+    """How many of its iterations evaluate the policy."""
+    calls: int
+    """Number of all its stages."""
 
 
 def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
@@ -38,9 +42,9 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
     episodes = optimization.iterations * own.rollout.prompts * own.rollout.group_size
     if own.rollout.scheme == "branching":  # one group from each state, for each reply of the group
         episodes *= acting * len(lengths)
-    due = roster.due_in_run(own)
-    evaluations = 1 + [stage.name for stage in due].count("evaluation")
-    tasks = evaluations * own.data.validation_tasks + own.data.test_tasks
+    stages = stages_of_run(own, variant, own.ablation.seeds[0])
+    evaluated = {each.iteration for each in stages if each.kind == "evaluate"}  # 0 is what the run starts from
+    tasks = len(evaluated) * own.data.validation_tasks + own.data.test_tasks
     return PlannedRun(
         variant,
         own.credit.estimator,
@@ -49,7 +53,9 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
         optimization.iterations * optimization.epochs * optimization.mini_batches,
         tasks * (1 + evaluation.samples),
         own.has_critic,
-        Counter(stage.task for stage in due),
+        Counter(each.stage for each in stages if each.iteration),
+        len(evaluated) - 1,
+        len(stages),
     )
 
 

@@ -27,14 +27,12 @@ from flows import roster
 from flows.ablation import comparison
 from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
-from flows.needs.model_seconds import model_seconds
+from flows.plan import Plan, plan_preparation, plan_run
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, recording_store
 from flows.recording.results import DIGESTS_FILE
 from flows.run_state import Prepared, Run
-from flows.runtime.display import Display
 from flows.runtime.flow_runs import run_flow
-from flows.runtime.work_left import Stages, stages_of_preparation, stages_of_reference_points, stages_of_run
 from flows.workers.sharing import run_recorded
 from tasks.models_in_memory import whole_policy
 from tasks.observing import observing
@@ -78,7 +76,7 @@ def dvc_stage(stage: str, experiment: Experiment, variant: str | None, seed: int
 
 def materialise_materials(experiment: Experiment) -> None:
     """Write the task sets, the demonstrations, the tokenizer and the baselines' scores on the test task set."""
-    with _showing(stages_of_preparation(experiment) + stages_of_reference_points(experiment), experiment):
+    with _showing(plan_preparation(experiment, evaluated=True)):
         materials = prepare_materials(experiment)
         baselines = evaluate_baselines(experiment, materials)
     data = project_root() / "data"
@@ -93,7 +91,7 @@ def materialise_materials(experiment: Experiment) -> None:
 
 def materialise_warm_start(experiment: Experiment) -> None:
     """Write the policy that reinforcement starts from, its learning curve, and its scores on the test task set."""
-    with _showing(stages_of_preparation(experiment) + stages_of_reference_points(experiment), experiment):
+    with _showing(plan_preparation(experiment, evaluated=True)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         test = evaluate_warm_start(experiment, prepared)
     models = project_root() / "models"
@@ -120,8 +118,7 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     recording_store(experiment)
     own = single(experiment, variant, seed)
     require_memory(own)
-    expected = stages_of_preparation(experiment) + stages_of_run(experiment, variant)
-    with _showing(expected, own), observing(disk_guard(own)):
+    with _showing(plan_run(experiment, variant, seed)), observing(disk_guard(own)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
         with record.open_runs():
@@ -166,9 +163,9 @@ def _require_part(experiment: Experiment, variant: str, seed: int) -> None:
 
 
 @contextmanager
-def _showing(expected: Stages, experiment: Experiment) -> Iterator[None]:
+def _showing(planned: Plan) -> Iterator[None]:
     console = Console()
-    display = Display(console, expected, of_model=model_seconds(experiment))
+    display = planned.display(console)
     with display.showing():
         yield
     console.print(f"{display.computed} stages computed, {display.found} found in the store", highlight=False)

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgres
 from rich.table import Column
 from rich.text import Text
 
-from flows.runtime.work_left import NOTHING, Stages, WorkLeft
+from flows.runtime.work_left import NONE, NOTHING, Stages, WorkLeft
 from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
 from turnwise.store import Reference, default_store
@@ -64,12 +64,13 @@ class Display(Observer):
         processes: int = 1,
         reached: Callable[[float], None] = lambda share: None,
         of_model: Mapping[str, float] = NOTHING,
+        recorded: Stages = NONE,
     ) -> None:
         """Show the `expected` calls of stages as they return.
 
         They are shared by `processes`; the others report through `worker` and `finished_by_worker`. `reached` is told
         the share that is done after each of them, also from other threads. `of_model` has the seconds that the policy's
-        size adds to a call of each kind.
+        size adds to a call of each kind. Of the `recorded` ones nothing will be computed.
         """
         self.computed = 0
         self.found = 0
@@ -77,7 +78,8 @@ class Display(Observer):
         """Every stage that has returned, in order."""
         self.made: set[Reference] = set()
         """All artifacts that were computed now, even if they had been computed before."""
-        self._console, self._left, self._processes = console, WorkLeft(expected, of_model), processes
+        self._console, self._processes = console, processes
+        self._left = WorkLeft(expected, of_model, recorded)
         self._reached = reached
         self._by_workers: set[tuple[str, str]] = set()
         self._views: dict[str, WorkerView] = {}

@@ -17,12 +17,10 @@ from contextlib import contextmanager
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from flows.runtime.child_process import REFUSED, ChildProcess, given_work, saying
-from tasks.caching import cache_key
+from tasks.calls import Call
 from tasks.observing import Observer, StageCall, observing
-from tasks.prefect_records import recorded
 from tasks.rollout.rollout import RolloutParameters, rollout
-from turnwise.errors import ArtifactError
-from turnwise.store import Reference, default_store
+from turnwise.store import Reference
 
 _CALL: TypeAdapter[StageCall] = TypeAdapter(StageCall)
 
@@ -37,8 +35,8 @@ class _Finished(Observer):
         self._say(_CALL.dump_json(call).decode())
 
 
-class RolloutCall(BaseModel):
-    """A call of the stage `rollout`, which any process of this home can make."""
+class RolloutOrder(BaseModel):
+    """A call of the stage `rollout`, as the other process is sent it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,20 +47,6 @@ class RolloutCall(BaseModel):
     tokenizer: Reference
     task_set: Reference
 
-    def make(self) -> Reference:
-        """The rollout, sampled now or found in the store."""
-        return rollout(
-            self.parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.task_set, label=self.label
-        )
-
-    def is_made(self) -> bool:
-        """Whether the rollout is in the store."""
-        key = cache_key(rollout, self.parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.task_set)
-        try:
-            return recorded(key, default_store()) is not None
-        except ArtifactError:
-            return False
-
 
 class Sampler:
     """The other process, as seen from this one: see `sampling_ahead`. It makes one rollout at a time."""
@@ -72,23 +56,25 @@ class Sampler:
         """Wall time of its rollouts in seconds, added up."""
         self._report, self._warn = report, warn
         self._process: ChildProcess | None = None
-        self._begun: RolloutCall | None = None
+        self._begun: Call | None = None
         self._ending = False
         self._changed = threading.Condition()
         self._made: set[str] = set()
 
-    def begin(self, call: RolloutCall) -> None:
+    def begin(self, call: Call) -> None:
         """Have the rollout made unless it is in the store; the process is started if there is none."""
-        if call.is_made():
+        if call.recorded() is not None:
             return
         if self._process is None:
             self._process = ChildProcess("flows.runtime.sampler", self._finished, self._ended)
         self._begun = call
-        self._process.send(call)
+        self._process.send(
+            RolloutOrder.model_validate({"label": call.label, "parameters": call.parameters, **call.inputs})
+        )
 
-    def wait(self, call: RolloutCall) -> None:
+    def wait(self, call: Call) -> None:
         """Wait for this rollout if it was the last one begun, until it is made or the process is lost."""
-        if call == self._begun:
+        if self._begun is not None and call.key == self._begun.key:
             with self._changed:
                 self._changed.wait_for(lambda: call.label in self._made or self._process is None)
 
@@ -153,5 +139,12 @@ def main() -> None:
 
 def _make_rollouts() -> None:
     """Make the rollouts of the next iterations while another process updates the policy."""
-    for call in given_work():
-        RolloutCall.model_validate_json(call).make()
+    for line in given_work():
+        order = RolloutOrder.model_validate_json(line)
+        rollout(
+            order.parameters,
+            policy=order.policy,
+            tokenizer=order.tokenizer,
+            task_set=order.task_set,
+            label=order.label,
+        )

@@ -1,4 +1,4 @@
-"""The stages that a command will call, and the estimate of how long those that are left will take.
+"""The estimate of how long the stages of a plan that are left will take.
 
 Stages are counted by kind. Rough seconds are those of a small policy, and `flows.needs.model_seconds` adds what the
 arithmetic of a large one takes. A kind that was computed in this command takes what it took so far, on average; one
@@ -14,10 +14,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from flows import roster
-from flows.run_state import ON_TEST_TASKS, Run
+from flows.run_state import ON_TEST_TASKS
 from tasks.observing import StageCall
-from turnwise.experiment import Experiment
-from turnwise.policy.gguf_sources import is_gguf
 
 TEST = "evaluate on test tasks"
 """The kind of the evaluations on the test task set, which is larger than that of validation."""
@@ -42,6 +40,7 @@ SECONDS_OF_TRUST = 20.0
 NOTHING: Mapping[str, float] = MappingProxyType({})
 Stages = Mapping[str, int]
 """How many calls of stages there are, by their kind."""
+NONE: Stages = MappingProxyType({})
 
 
 def kind_of(stage: str, label: str) -> str:
@@ -60,64 +59,13 @@ def expected_work(stages: Stages, of_model: Mapping[str, float] = NOTHING) -> fl
     return sum(number * (expected_seconds(kind) + of_model.get(kind, 0.0)) for kind, number in stages.items())
 
 
-def stages_of_preparation(experiment: Experiment) -> Counter[str]:
-    """What every run starts from: `flows.prepare`."""
-    imitated = "demonstrations" if experiment.data.conversations is None else "conversations"
-    stages = Counter({"task_set": 3, imitated: 1, "tokenizer": 1})
-    stages += Counter({"converted_policy": 2} if is_gguf(experiment.policy.model) else {"initial_policy": 1})
-    return stages + Counter({"warm_start": int(experiment.warm_start.enabled)})
-
-
-def stages_of_reference_points(experiment: Experiment) -> Counter[str]:
-    """The evaluations of the baseline policies and of the warm start."""
-    return Counter({"baseline": len(experiment.made_world.baselines), TEST: 1})
-
-
-def stages_of_run(experiment: Experiment, variant: str, tested: bool = True) -> Counter[str]:
-    """One variant with one seed: `flows.run`."""
-    own = experiment.variant(variant)
-    stages = Counter(stage.task for stage in roster.due_in_run(own))
-    stages["evaluate"] += 1 if own.first_turn_limit() is None else 2
-    stages["initial_critic"] += own.has_critic and own.critic.trunk == "own"
-    stages[TEST] += tested
-    return stages
-
-
-def stages_of_ablation(experiment: Experiment) -> Counter[str]:
-    """All of an ablation."""
-    once = stages_of_preparation(experiment) + stages_of_reference_points(experiment) + Counter({"report": 1})
-    return once + _stages_of_runs(experiment, tested=True)
-
-
-def stages_of_sweep(experiment: Experiment) -> Counter[str]:
-    """All of a sweep, which has no test."""
-    return stages_of_preparation(experiment) + _stages_of_runs(experiment, tested=False)
-
-
-def _stages_of_runs(experiment: Experiment, tested: bool) -> Counter[str]:
-    stages: Counter[str] = Counter()
-    for variant in experiment.ablation.variants:
-        for kind, number in stages_of_run(experiment, variant, tested).items():
-            stages[kind] += number * len(experiment.ablation.seeds)
-    return stages
-
-
-def stages_not_called(run: Run) -> Counter[str]:
-    """The stages that a run was expected to call and will not, since it was ended early."""
-    if run.ended is None:
-        return Counter()
-    left = range(run.ended.iteration + 1, run.ended.planned + 1)
-    last = [stage for stage, _ in roster.made_in(run.iterations[-1]) if stage.task == "evaluate"]
-    due = roster.due(run.experiment, run.ended.iteration)
-    stages = Counter(stage.task for number in left for stage in roster.due(run.experiment, number))
-    return stages - Counter(stage.task for stage in last if stage not in due)
-
-
 class WorkLeft:
     """Counts the calls of stages that have returned, and estimates what is left of those that were expected."""
 
-    def __init__(self, expected: Stages, of_model: Mapping[str, float] = NOTHING) -> None:
+    def __init__(self, expected: Stages, of_model: Mapping[str, float] = NOTHING, recorded: Stages = NONE) -> None:
+        """`recorded` are those of the `expected` calls whose results are there already."""
         self._expected, self._of_model = Counter(expected), of_model
+        self._uncomputed = self._expected - Counter(recorded)
         self._returned: Counter[str] = Counter()
         self._computed: Counter[str] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -138,6 +86,7 @@ class WorkLeft:
     def expect_less(self, stages: Stages) -> None:
         """Some calls that were expected will not be made."""
         self._expected -= Counter(stages)
+        self._uncomputed -= Counter(stages)
 
     @property
     def share(self) -> float:
@@ -153,7 +102,8 @@ class WorkLeft:
         pace = (computing + SECONDS_OF_TRUST) / (self._work(self._computed) + SECONDS_OF_TRUST)
         between = sum(ended - began for began, ended in self._busy.values()) / computing
         left = sum(
-            max(0, number - self._returned[kind]) * self._seconds_of(kind, pace)
+            max(0, min(number - self._returned[kind], self._uncomputed[kind] - self._computed[kind]))
+            * self._seconds_of(kind, pace)
             for kind, number in self._expected.items()
         )
         return left * max(1.0, between) / at_once

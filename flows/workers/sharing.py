@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
+from flows.plan import stages_not_called
 from flows.recording.record import AblationRecord
 from flows.run_state import Iteration, Prepared, Run
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler, sampling_ahead
-from flows.runtime.work_left import stages_not_called
 from flows.train import train
 from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import TrainingEnded

@@ -8,7 +8,7 @@ from tasks.caching import BY_CONTENT_OPTIONS, depends_on
 from tasks.models_in_memory import POLICY
 from turnwise.config.schema import Policy, Section
 from turnwise.policy.gguf_models import convert, converter_versions
-from turnwise.policy.gguf_sources import gguf_here, is_gguf, known_gguf
+from turnwise.policy.gguf_sources import gguf_here, known_gguf
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
 
@@ -20,10 +20,8 @@ class ConversionParameters(Section):
     versions: dict[str, str]
 
     @classmethod
-    def of(cls, policy: Policy) -> ConversionParameters | None:
-        """Take the parameters from a policy section; None where its model is no GGUF."""
-        if not is_gguf(policy.model):
-            return None
+    def of(cls, policy: Policy) -> ConversionParameters:
+        """Take the parameters from a policy section whose model is a GGUF."""
         return cls(file=known_gguf(policy.model), versions=converter_versions())
 
 

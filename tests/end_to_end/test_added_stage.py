@@ -12,20 +12,23 @@ from comparison import compared
 from prefect import task
 from rich.console import Console
 
+from flows import plan as of_plan
 from flows import roster
 from flows import train as of_train
 from flows.commands.plan import show_plan
 from flows.needs.disk import needs_of
 from flows.needs.work import planned_run
+from flows.plan import plan_ablation
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import tracking_uri
 from flows.recording.results import all_references
 from flows.recording.sources import answer
 from flows.roster import IterationStage, MachineCost, PlottedMetric
 from flows.run_state import Iteration, Run
-from flows.runtime.work_left import expected_work, stages_of_ablation
-from flows.train import train
+from flows.runtime.work_left import expected_work
+from flows.train import iterate, train
 from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.calls import Call, Make, call
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
@@ -59,14 +62,13 @@ def lengths(parameters: LengthsParameters, *, rollout: Reference, label: str = "
     return draft.reference
 
 
-def measure_lengths(run: Run, iteration: Iteration) -> Reference:
-    return lengths(LengthsParameters(), rollout=iteration.rollout, label=run.label(iteration))
+def measure_lengths(run: Run, iteration: Iteration) -> Call:
+    return call(lengths, LengthsParameters, rollout=iteration.rollout, label=run.label(iteration))
 
 
 ADDED = IterationStage(
     name="lengths",
     task="lengths",
-    due=lambda experiment, number: True,
     seconds=3.0,
     groups=("lengths",),
     units={"longest": "tokens"},
@@ -81,23 +83,23 @@ def test_a_stage_is_added_by_its_call_and_one_entry_of_the_roster(
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
     overlay = Path(__file__).parent / "tiny.yaml"
     experiment = load(ROOT / "params.yaml", [overlay], {**SMALL, "optimization.iterations": ITERATIONS})
-    plan, stages, needs = planned_run(experiment, "base"), stages_of_ablation(experiment), needs_of(experiment)
-    iterate = of_train._iterate
+    plan, stages, needs = planned_run(experiment, "base"), plan_ablation(experiment).kinds, needs_of(experiment)
 
-    def with_lengths(run: Run, number: int) -> Iteration:
-        iteration = iterate(run, number)
-        iteration.made["lengths"] = measure_lengths(run, iteration)
-        return iteration
+    def with_lengths(run: Run, number: int, make: Make) -> None:
+        iterate(run, number, make)
+        run.iterations[-1].made["lengths"] = make(measure_lengths(run, run.iterations[-1]))
 
-    monkeypatch.setattr(of_train, "_iterate", with_lengths)
+    for module in (of_train, of_plan):
+        monkeypatch.setattr(module, "iterate", with_lengths)
     monkeypatch.setattr(roster, "ROSTER", (*roster.ROSTER, ADDED))
 
     # Before anything is computed: the dry run, the estimate of the time left, the disk that is needed.
     said = io.StringIO()
     show_plan(experiment, Console(file=said, width=200))
     assert "lengths 2" in said.getvalue()
-    assert planned_run(experiment, "base") == replace(plan, stages={**plan.stages, "lengths": ITERATIONS})
-    more_stages = stages_of_ablation(experiment)
+    with_more = replace(plan, stages={**plan.stages, "lengths": ITERATIONS}, calls=plan.calls + ITERATIONS)
+    assert planned_run(experiment, "base") == with_more
+    more_stages = plan_ablation(experiment).kinds
     assert more_stages - stages == {"lengths": ITERATIONS}
     assert expected_work(more_stages) == pytest.approx(expected_work(stages) + ITERATIONS * ADDED.seconds)
     more = needs_of(experiment)

@@ -137,9 +137,7 @@ def test_the_word_and_the_file_are_the_same_model(file: Path, prepared: Path) ->
     keys = {}
     for model in (WORD, str(file)):
         policy = experiment("bandit", file).policy.model_copy(update={"model": model})
-        parameters = ConversionParameters.of(policy)
-        assert parameters is not None
-        keys[model] = cache_key(converted_policy, parameters)
+        keys[model] = cache_key(converted_policy, ConversionParameters.of(policy))
     assert keys[WORD] == keys[str(file)]
 
 

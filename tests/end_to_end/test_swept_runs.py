@@ -14,9 +14,10 @@ from project_copy import ROOT, TINY
 
 from flows import sweep as of_flows
 from flows.commands.cli import status_of
+from flows.plan import plan_runs
 from flows.run_state import Prepared
 from flows.runtime.display import WorkerView
-from flows.runtime.work_left import kind_of, stages_of_sweep
+from flows.runtime.work_left import kind_of
 from flows.sweep import sweep_experiment, sweep_seeds
 from flows.workers.following import FollowedRun
 from flows.workers.reports import Ended, Made, Report
@@ -81,7 +82,8 @@ def test_no_test_task_and_no_seed_of_the_comparison_takes_part_and_a_repeat_cost
         assert status_of([*COMMAND, "-s", "optimization.iterations=1"]) == 0
     assert all(call.cached for call in again.made)
     swept = sweep_experiment(tiny("optimization.iterations=1"), candidates({RATE: [0.0004, 0.005]}), seeds=2)
-    assert Counter(kind_of(call.stage, call.label) for call in again.made) == stages_of_sweep(swept)
+    planned = plan_runs(swept, tested=False)
+    assert Counter(kind_of(call.stage, call.label) for call in again.made) == planned.kinds == planned.recorded
 
 
 @pytest.mark.parametrize("fault", [False, True])

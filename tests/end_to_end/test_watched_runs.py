@@ -18,13 +18,12 @@ from typing import Any
 
 import pytest
 
+from flows.commands.plan import recorded_signals
 from flows.health import signal_at_start
-from flows.needs.start import recorded_signals
+from flows.plan import plan_ablation, stages_not_called
 from flows.prepare import prepare_materials, prepare_policy
-from flows.recording.finished import AblationOutcome, keep_finished
 from flows.recording.record import AblationRecord
 from flows.run_state import Iteration, Prepared, Run
-from flows.runtime.work_left import stages_not_called
 from flows.train import train
 from flows.workers.sharing import SharedRuns
 from lab.calibrate import show_calibration
@@ -100,13 +99,18 @@ def test_what_is_trained_does_not_depend_on_who_watches(
 
 def test_the_plan_finds_what_the_run_started_from(returned: Run) -> None:
     start, mine = signal_at_start(returned.experiment, returned.start), experiment(**AWAY_FROM_THE_START)
-    assert recorded_signals(mine) is None, "the ablation is not finished"
-    assert returned.test is not None
-    keep_finished(
-        mine, AblationOutcome(returned.prepared, {}, returned.start, [returned], [], returned.test), "code", []
-    )
-    assert recorded_signals(experiment(**AWAY_FROM_THE_START)) == {start: ["base"]}
-    assert recorded_signals(experiment(**AWAY_FROM_THE_START, **{"evaluation.samples": 7})) is None
+    assert recorded_signals(plan_ablation(mine)) == {start: ["base"]}
+    assert recorded_signals(plan_ablation(experiment(**AWAY_FROM_THE_START, **{"evaluation.samples": 7}))) == {}
+
+
+def test_the_plan_goes_the_way_of_the_run_and_knows_keys_up_to_what_is_not_recorded(returned: Run) -> None:
+    (run,) = plan_ablation(experiment(**AWAY_FROM_THE_START)).runs
+    assert (run.iterations, run.models, run.test) == (returned.iterations, returned.models, returned.test)
+    plan = plan_ablation(experiment(**AWAY_FROM_THE_START, **{"optimization.weight_decay": 0.5}))
+    found = {(each.iteration, each.stage): each for each in plan.of_run("base seed 1")}
+    assert found[1, "credit"].recorded is not None and found[1, "credit"].key is not None
+    assert found[1, "update"].recorded is None and found[1, "update"].key is not None, "it can be computed now"
+    assert found[2, "rollout"].key is None, "its policy is not known"
 
 
 def test_the_first_probe_finds_the_warm_start_where_it_is(returned: Run) -> None:

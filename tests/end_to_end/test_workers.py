@@ -14,8 +14,8 @@ import pytest
 from comparison import Computed, compared
 from rich.console import Console
 
+from flows.plan import plan_ablation
 from flows.runtime.display import WorkerView
-from flows.runtime.work_left import stages_of_ablation
 from flows.workers.following import FollowedRun
 from flows.workers.orders import RunOrder
 from flows.workers.reports import Began, Iterated, Made, Report, Started
@@ -84,7 +84,9 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
     assert len(computed) == len(set(computed)), "nothing that had ended is computed again: the loss costs one stage"
     assert of_processes(first.report) == " of 2 processes"
     repeated = compared(tiny(), tmp_path, processes=2)
-    assert repeated.found == stages_of_ablation(tiny()).total(), "the share that is shown counts all stages"
+    planned = plan_ablation(tiny())
+    assert repeated.found == len(planned.stages), "the share that is shown counts all stages"
+    assert planned.kinds == planned.recorded
     assert (repeated.digest, repeated.computed, repeated.found) == (first.digest, 0, first.computed + first.found)
 
 

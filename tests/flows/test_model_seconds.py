@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from flows.needs.model_seconds import model_seconds
-from flows.runtime.work_left import TEST, WorkLeft, stages_of_ablation
+from flows.plan import plan_ablation
+from flows.runtime.work_left import TEST, WorkLeft
 from tasks.observing import StageCall
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference
@@ -64,7 +65,7 @@ def test_each_stage_is_estimated_within_a_factor_of_two_before_anything_is_measu
 
 def test_the_bar_stands_low_when_training_begins_and_the_time_left_is_right_after_an_iteration() -> None:
     experiment = smollm2()
-    stages = stages_of_ablation(experiment)
+    stages = plan_ablation(experiment).kinds
     left = WorkLeft(stages, model_seconds(experiment))
     now = 0.0
     begun = {"task_set": 3, "demonstrations": 1, "tokenizer": 1, "converted_policy": 2, "warm_start": 1, "baseline": 2}

@@ -94,7 +94,9 @@ def test_the_work_is_counted() -> None:
     # 25 x 4 x 3 episodes of two turns of ten tokens; 25 x 2 x 2 steps; the validation tasks before the first iteration
     # and after the 10th, 20th and 25th, the test tasks once: (4 x 5 + 7) tasks, each once greedily and three times not.
     experiment = load(PARAMETERS, settings=settings)
-    assert planned_run(experiment, "grpo-or") == PlannedRun("grpo-or", "grpo", 300, 6000, 100, 108, False, stages)
+    assert planned_run(experiment, "grpo-or") == PlannedRun(
+        "grpo-or", "grpo", 300, 6000, 100, 108, False, stages, evaluations=3, calls=108 + 2
+    )
 
 
 def test_a_long_name_takes_two_lines_and_no_number_is_cut() -> None:

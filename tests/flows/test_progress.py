@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from flows.plan import plan_ablation
 from flows.runtime import display as display_module
 from flows.runtime.display import Display, bars
-from flows.runtime.work_left import expected_work, stages_of_ablation
+from flows.runtime.work_left import expected_work
 from turnwise.experiment import load
 from turnwise.progress import Progress, report
 
@@ -32,7 +33,7 @@ def test_the_stages_that_a_variant_adds_are_expected(variant: str, more: float, 
     settings = [f"optimization.iterations={iterations}", "ablation.seeds=[1, 2, 3]", "ablation.variants=[one]"]
     base = load(PARAMETERS, settings=[*settings, "variants={one: {}}"])
     changed = load(PARAMETERS, settings=[*settings, f"variants={{one: {variant}}}"])
-    added = expected_work(stages_of_ablation(changed)) - expected_work(stages_of_ablation(base))
+    added = expected_work(plan_ablation(changed).kinds) - expected_work(plan_ablation(base).kinds)
     assert added == pytest.approx(seeds * (iterations * more + once))
 
 

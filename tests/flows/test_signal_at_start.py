@@ -86,7 +86,7 @@ def test_the_plan_warns_of_the_variants_whose_start_has_no_signal(
         InitialSignal(0.25, 16, 64, SpreadShare(least, most), group_size=8, groups=4, grouped=True)
         for least, most in ((0.5, 0.75), (0.0, 0.0))
     )
-    monkeypatch.setattr(plan, "recorded_signals", lambda experiment: {some: ["a"], none: ["b", "c"]})
+    monkeypatch.setattr(plan, "recorded_signals", lambda plan: {some: ["a"], none: ["b", "c"]})
     said = io.StringIO()
     show_plan(tiny(), Console(file=said, width=500))
     seen = "sampled success 0.25 in 64 episodes of 16 tasks; rewards differ within"

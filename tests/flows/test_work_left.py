@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.runtime.work_left import TEST, WorkLeft, expected_work, kind_of, stages_of_ablation, stages_of_sweep
+from flows.plan import plan_ablation, plan_runs
+from flows.runtime.work_left import TEST, WorkLeft, expected_work, kind_of
 from tasks.observing import StageCall
 from turnwise.experiment import load
 from turnwise.store import Reference
@@ -142,12 +143,23 @@ def test_what_a_process_does_between_stages_is_taken_to_go_on() -> None:
 def test_a_warm_start_is_expected_where_there_is_one_and_a_sweep_has_no_test() -> None:
     few = ["ablation.seeds=[1]", "optimization.iterations=2"]
     without, with_one = (load(PARAMETERS, settings=[*few, f"warm_start.enabled={on}"]) for on in ("false", "true"))
-    assert stages_of_ablation(with_one) - stages_of_ablation(without) == {"warm_start": 1}
-    swept = stages_of_sweep(without)
+    every = plan_ablation(without).kinds
+    assert plan_ablation(with_one).kinds - every == {"warm_start": 1}
+    swept = plan_runs(without, tested=False).kinds
     assert swept[TEST] == swept["baseline"] == swept["report"] == 0 < swept["evaluate"]
-    assert expected_work(swept) < expected_work(stages_of_ablation(without))
+    assert expected_work(swept) < expected_work(every)
     assert kind_of("evaluate", "mt-grpo seed 1 on the test task set, 4 turns") == TEST
     assert kind_of("evaluate", "mt-grpo seed 1 iteration 5") == "evaluate"
+
+
+def test_what_is_recorded_takes_no_time_before_it_is_found() -> None:
+    left = WorkLeft({"rollout": 3}, recorded={"rollout": 2})
+    reference = Reference(kind="none", digest="0" * 32)
+    left.count(StageCall("rollout", "", reference, True, 0.01, "task/digest"), "process 1", 0.1)
+    left.count(StageCall("update", "", reference, False, 1.2, "task/digest"), "process 1", 1.3)
+    one = left.seconds(1)
+    left.count(StageCall("rollout", "", reference, True, 0.01, "task/digest"), "process 1", 1.4)
+    assert one == left.seconds(1) == pytest.approx(1.0)
 
 
 def test_what_an_ended_run_does_not_call_is_no_work_that_is_left() -> None:

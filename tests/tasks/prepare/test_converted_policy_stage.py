@@ -17,9 +17,7 @@ from turnwise.store import default_store
 
 
 def parameters(small: Small, path: Path) -> ConversionParameters:
-    of_file = ConversionParameters.of(small.experiment.policy.model_copy(update={"model": str(path)}))
-    assert of_file is not None
-    return of_file
+    return ConversionParameters.of(small.experiment.policy.model_copy(update={"model": str(path)}))
 
 
 def test_the_policy_can_be_used_and_its_tokenizer_is_that_of_the_file(small: Small, tmp_path: Path) -> None:
@@ -56,7 +54,3 @@ def test_a_file_that_changed_on_the_way_is_refused(small: Small, tmp_path: Path)
         file.write(b"more")
     with pytest.raises(ConfigurationError, match="found another at"):
         converted_policy.fn(before)
-
-
-def test_what_is_no_gguf_is_not_converted(small: Small) -> None:
-    assert ConversionParameters.of(small.experiment.policy) is None

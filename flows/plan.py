@@ -1,0 +1,184 @@
+"""The plan: which stages a flow calls, with their cache keys as far as they are known, and which are recorded.
+
+A plan is computed by going the way of the flow (`flows.prepare`, `flows.train`) with what is recorded in place of what
+would be computed. Where a result is not recorded, the keys of what reads it are not known before it is. A run whose
+bookkeeping is not recorded goes on as its configuration says: with the turn limit of its beginning, no alarm, and no
+further rounds of sampling. Nothing is computed, logged or pruned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from flows.needs.model_seconds import model_seconds
+from flows.prepare import evaluate_baselines, evaluate_warm_start, materials, prepare_policy
+from flows.report import report_runs
+from flows.run_state import Prepared, Run
+from flows.runtime.display import Display
+from flows.runtime.work_left import kind_of
+from flows.train import begin, iterate, play_test_tasks, return_to_healthy
+from tasks.calls import Call, Unrecorded
+from turnwise.errors import TurnwiseError
+from turnwise.experiment import Experiment
+from turnwise.store import Reference
+from turnwise.store.default import nothing_is_stored
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """One call of a stage."""
+
+    stage: str
+    label: str
+    run: str
+    """The run that it is a part of; empty for what all runs share."""
+    iteration: int
+    """Of the run, from 1; 0 for what is before or after its iterations."""
+    key: str | None
+    """Its cache key; None where that is not known before what it reads is recorded."""
+    recorded: Reference | None
+    """The result that is recorded, if there is one."""
+
+    @property
+    def kind(self) -> str:
+        """Its kind, by which its seconds are estimated."""
+        return kind_of(self.stage, self.label)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The stages of a flow in the order of their calls, and its runs as far as they are recorded."""
+
+    experiment: Experiment
+    stages: tuple[PlannedStage, ...]
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def kinds(self) -> Counter[str]:
+        """How many stages there are, by their kind."""
+        return Counter(each.kind for each in self.stages)
+
+    @property
+    def recorded(self) -> Counter[str]:
+        """How many of them are recorded, by their kind."""
+        return Counter(each.kind for each in self.stages if each.recorded is not None)
+
+    def display(
+        self, console: Console, processes: int = 1, reached: Callable[[float], None] = lambda share: None
+    ) -> Display:
+        """A display of the progress: see `Display`."""
+        return Display(console, self.kinds, processes, reached, model_seconds(self.experiment), self.recorded)
+
+    def of_run(self, name: str) -> list[PlannedStage]:
+        """The stages of one run."""
+        return [each for each in self.stages if each.run == name]
+
+
+def plan_preparation(experiment: Experiment, *, evaluated: bool = False) -> Plan:
+    """What every run starts from; and `evaluated`, on the test task set, next to the baseline policies."""
+    way = _Way()
+    prepared = prepare_policy(experiment, materials(experiment, way.take), way.take)
+    if evaluated:
+        evaluate_baselines(experiment, prepared, way.take)
+        evaluate_warm_start(experiment, prepared, way.take)
+    return Plan(experiment, tuple(way.stages))
+
+
+def plan_run(experiment: Experiment, variant: str, seed: int) -> Plan:
+    """The preparation, and one run of an ablation, without the report."""
+    way = _Way()
+    prepared = prepare_policy(experiment, materials(experiment, way.take), way.take)
+    run = way.train(experiment.variant(variant), prepared, variant, seed)
+    return Plan(experiment, tuple(way.stages), (run,))
+
+
+def plan_ablation(experiment: Experiment, *, looks: bool = True) -> Plan:
+    """All of an ablation: the preparation, the reference points, every run, and the report.
+
+    Without `looks` nothing is looked up, and no key is known.
+    """
+    way = _Way(looks)
+    prepared = prepare_policy(experiment, materials(experiment, way.take), way.take)
+    baselines = evaluate_baselines(experiment, prepared, way.take)
+    warm_start = evaluate_warm_start(experiment, prepared, way.take)
+    runs = way.train_all(experiment, prepared)
+    way.take(report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, []))
+    return Plan(experiment, tuple(way.stages), tuple(runs))
+
+
+def plan_runs(experiment: Experiment, *, tested: bool = True) -> Plan:
+    """The preparation, and every run of an ablation, as in a sweep. Without `tested` no test task is played."""
+    way = _Way()
+    prepared = prepare_policy(experiment, materials(experiment, way.take), way.take)
+    runs = way.train_all(experiment, prepared, tested)
+    return Plan(experiment, tuple(way.stages), tuple(runs))
+
+
+def stages_of_run(own: Experiment, variant: str, seed: int) -> Sequence[PlannedStage]:
+    """All that one run may compute, whatever is recorded; `own` is the variant's own configuration."""
+    way = _Way(looks=False)
+    prepared = prepare_policy(own, materials(own, way.take), way.take)
+    way.stages.clear()
+    way.train(own, prepared, variant, seed)
+    return way.stages
+
+
+def stages_not_called(run: Run) -> Counter[str]:
+    """By kind, the stages that a run was expected to call and will not, since it was ended early."""
+    if run.ended is None:
+        return Counter()
+    optimization = run.experiment.optimization.model_copy(update={"iterations": run.ended.iteration})
+    ended = run.experiment.model_copy(update={"optimization": optimization})
+    planned, called = (
+        Counter(each.kind for each in stages_of_run(own, run.variant, run.seed)) for own in (run.experiment, ended)
+    )
+    return planned - called
+
+
+class _Way:
+    """Goes the way of a flow: takes its calls as stages of a plan."""
+
+    def __init__(self, looks: bool = True) -> None:
+        self.stages: list[PlannedStage] = []
+        self._looks = looks and not nothing_is_stored()
+        self._run, self._iteration = "", 0
+
+    def take(self, call: Call) -> Reference:
+        """Add a call to the plan; the result that is recorded, or what stands for it."""
+        key, recorded = None, None
+        if self._looks:
+            # What the stage reads may not be to be had here: then it is not recorded either.
+            with suppress(TurnwiseError, OSError):
+                key, recorded = call.key, call.recorded()
+        self.stages.append(PlannedStage(call.stage, call.label, self._run, self._iteration, key, recorded))
+        return recorded or call.unrecorded
+
+    def train_all(self, experiment: Experiment, prepared: Prepared, tested: bool = True) -> list[Run]:
+        """Every variant with every seed."""
+        return [
+            self.train(experiment.variant(variant), prepared, variant, seed, tested)
+            for seed in experiment.ablation.seeds
+            for variant in experiment.ablation.variants
+        ]
+
+    def train(self, own: Experiment, prepared: Prepared, variant: str, seed: int, tested: bool = True) -> Run:
+        """One variant with one seed, as `flows.train.train`."""
+        looked, self._run = self._looks, f"{variant} seed {seed}"
+        run = begin(own, prepared, variant, seed, self.take)
+        for self._iteration in range(1, own.optimization.iterations + 1):
+            iterate(run, self._iteration, self.take)
+            return_to_healthy(run, self.take)
+            # What the next iteration is like, its turn limit and its learning rate, is in this one's bookkeeping.
+            self._looks = self._looks and not isinstance(run.iterations[-1].health, Unrecorded)
+            if run.ended is not None:
+                break
+        self._iteration = 0
+        if tested:
+            play_test_tasks(run, self.take)
+        self._looks, self._run = looked, ""
+        return run
