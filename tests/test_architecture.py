@@ -20,7 +20,9 @@ MAY_IMPORT = {
 }
 HOOK = ("flows.commands.cli", "lab.commands")
 """The one import of `lab` from elsewhere: a clone's command line has its commands."""
-GROUND = {"world", "seeding", "errors", "own_process", "plugins", "progress", "project", "suggestions"}
+GROUND = {
+    *("world", "seeding", "errors", "child_process", "own_process", "plugins", "progress", "project", "suggestions"),
+}
 """What every room of the library may import."""
 ROOMS: Mapping[str, set[str]] = {
     "config": set(),
@@ -44,7 +46,7 @@ rooms that stand before it in this list, so there is no circle."""
 TESTED_BY_MODULE = {"credit", "data", "statistics", "store"}
 """The rooms of the library in which every module has a test file of its own."""
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
-MOST_AT_ROOT = {"turnwise": 9, "flows": 15, "tasks": 9}
+MOST_AT_ROOT = {"turnwise": 10, "flows": 15, "tasks": 9}
 
 
 @cache

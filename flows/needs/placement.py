@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from turnwise.config.model_settings import Compute
-from turnwise.policy.engines.spread import EngineSpread
+from turnwise.policy.engines.processes import EngineSpread
 from turnwise.policy.memory_plan import LIBRARIES, ModelMemory
 
 SLICED = frozenset(

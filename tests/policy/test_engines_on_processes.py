@@ -17,9 +17,8 @@ from turnwise import seeding
 from turnwise.config.model_settings import Compute
 from turnwise.errors import EngineLost, NotFiniteError
 from turnwise.policy.engines.contract import Engine, Reply, Sampling
-from turnwise.policy.engines.on_processes import EnginesOnProcesses
+from turnwise.policy.engines.processes import ALONE, EnginesOnProcesses, EngineSpread
 from turnwise.policy.engines.resident import make_engine
-from turnwise.policy.engines.spread import ALONE, EngineSpread
 from turnwise.policy.model import WEIGHTS_FILE
 
 MakePolicy = Callable[..., Path]

@@ -22,8 +22,7 @@ from turnwise.config.schema import CriticSection
 from turnwise.errors import LearnerLost, MismatchError
 from turnwise.policy.critic.critic import Critic, ValueBatch
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
-from turnwise.policy.learner.on_processes import CriticOnProcesses, LearnerOnProcesses
-from turnwise.policy.learner.processes import LearnerProcesses
+from turnwise.policy.learner.processes import CriticOnProcesses, LearnerOnProcesses, LearnerProcesses
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.model import WEIGHTS_FILE
 

@@ -23,11 +23,8 @@ GIVES_MEMORY_BACK = "lets an earlier stage's engine rest before a learner comput
 LEFT_BY_TRAINING = dict.fromkeys(
     (
         "turnwise.policy.critic.critic",
-        "turnwise.policy.child_process",
-        "turnwise.policy.learner.asked",
         "turnwise.policy.learner.learner",
         "turnwise.policy.learner.loading",
-        "turnwise.policy.learner.on_processes",
         "turnwise.policy.learner.processes",
         "turnwise.policy.moments",
         "turnwise.policy.muon",
@@ -46,7 +43,7 @@ MAY_ALSO_RUN: Mapping[str, Mapping[str, str]] = {
         "turnwise.config.runner": "checks a section of the configuration, whose values are in the key",
         "turnwise.policy.engines.resident": GIVES_MEMORY_BACK,
         "turnwise.policy.engines.vllm": GIVES_MEMORY_BACK,
-        "turnwise.policy.engines.on_processes": GIVES_MEMORY_BACK,
+        "turnwise.policy.engines.processes": GIVES_MEMORY_BACK,
     },
     "reference": LEFT_BY_TRAINING,
     "rescore": LEFT_BY_TRAINING,

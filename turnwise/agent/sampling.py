@@ -17,8 +17,8 @@ from turnwise.agent.loop import RolloutResult, make_episodes, require_few_losses
 from turnwise.agent.playing import PlayParameters, episode_config, the_world, worlds_seed
 from turnwise.config.model_settings import Compute
 from turnwise.policy.engines.contract import Sampling, Shares
+from turnwise.policy.engines.processes import EngineSpread
 from turnwise.policy.engines.resident import close_resident_engine, resident_engine
-from turnwise.policy.engines.spread import EngineSpread
 from turnwise.world import Task
 
 if TYPE_CHECKING:

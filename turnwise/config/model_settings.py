@@ -159,7 +159,7 @@ class Compute(ModelOptions):
     key. A saved policy goes on with any number."""
     engines: Annotated[Processes, Field(exclude_if=_is_one)] = 1
     """Engines that share the groups of a rollout, each in a process of its own where there are several: see
-    `turnwise.policy.engines.on_processes`. A number repeats to the bit, and another samples other replies, so a number
+    `turnwise.policy.engines.processes`. A number repeats to the bit, and another samples other replies, so a number
     above 1 is part of the cache key."""
     tensor_parallel: Annotated[Processes, Field(exclude_if=_is_one)] = 1
     """Devices that one engine computes on together, for a policy too large for one: vLLM's tensor parallelism. It must

@@ -53,6 +53,7 @@ DETERMINES_NOTHING: Mapping[str, str] = {
     "turnwise.project": "in which folder a project lies",
     "turnwise.progress": "what the terminal shows meanwhile",
     "turnwise.errors": "what is said where there is no result",
+    "turnwise.child_process": "how requests and answers travel between processes",
     "turnwise.suggestions": "which name a message suggests",
 }
 """Packages and modules whose code is in no cache key, with what it is for instead of determining a result."""

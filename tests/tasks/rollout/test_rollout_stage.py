@@ -18,7 +18,7 @@ from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.engines.embedded import EmbeddedEngine
-from turnwise.policy.engines.spread import EngineSpread
+from turnwise.policy.engines.processes import EngineSpread
 from turnwise.store import Reference, default_store
 from turnwise.world import Task
 

@@ -19,7 +19,7 @@ from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import LearnerLost
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
-from turnwise.policy.learner.on_processes import LearnerOnProcesses
+from turnwise.policy.learner.processes import LearnerOnProcesses
 from turnwise.policy.model import WEIGHTS_FILE
 from turnwise.store import Reference, default_store
 

@@ -9,7 +9,7 @@ from turnwise.config.model_settings import EngineName, SleepLevel
 from turnwise.errors import ConfigurationError
 from turnwise.own_process import compute_reproducibly
 from turnwise.policy.engines.contract import Engine, Sleeps
-from turnwise.policy.engines.spread import ALONE, EngineSpread
+from turnwise.policy.engines.processes import ALONE, EnginesOnProcesses, EngineSpread
 from turnwise.policy.freed_memory import return_freed_memory
 
 
@@ -85,12 +85,7 @@ def resident_engine(
         # of a second each time. It skips frozen ones.
         gc.freeze()
         compute_reproducibly()
-        if spread.in_processes:
-            from turnwise.policy.engines.on_processes import EnginesOnProcesses
-
-            _resident[key] = EnginesOnProcesses(spread, **options)
-        else:
-            _resident[key] = make_engine(**options)
+        _resident[key] = EnginesOnProcesses(spread, **options) if spread.in_processes else make_engine(**options)
     return _resident[key]
 
 

@@ -1,7 +1,7 @@
 """What stages ask of a learner and of a critic, whether one process holds it or several.
 
 `turnwise.policy.learner.learner.Learner` and `turnwise.policy.critic.critic.Critic` are held by this process, those of
-`turnwise.policy.learner.on_processes` by others. Their methods are explained there.
+`turnwise.policy.learner.processes` by others. Their methods are explained there.
 """
 
 from __future__ import annotations

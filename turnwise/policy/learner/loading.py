@@ -51,7 +51,7 @@ def _loaded(
 ) -> HeldLearner:
     compute, model = parameters.compute, parameters.model
     if processes is not None:
-        from turnwise.policy.learner.on_processes import LearnerOnProcesses
+        from turnwise.policy.learner.processes import LearnerOnProcesses
 
         return LearnerOnProcesses(processes, folder, threads=compute.learner_threads, model=model, restored=restored)
     from turnwise.policy.learner.learner import Learner
@@ -66,7 +66,7 @@ def load_critic(folder: Path, parameters: LearnerParameters, processes: LearnerP
     """The critic with a trunk of its own that was saved in a folder, with its optimizer's state."""
     compute, model = parameters.compute, parameters.model
     if processes is not None:
-        from turnwise.policy.learner.on_processes import CriticOnProcesses
+        from turnwise.policy.learner.processes import CriticOnProcesses
 
         return CriticOnProcesses.restore(processes, folder, threads=compute.learner_threads, model=model)
     from turnwise.policy.critic.critic import Critic
@@ -84,7 +84,7 @@ def new_critic(
     """A critic with a trunk of its own and no training, of the architecture of the policy in a folder."""
     compute, model = parameters.compute, parameters.model
     if processes is not None:
-        from turnwise.policy.learner.on_processes import CriticOnProcesses
+        from turnwise.policy.learner.processes import CriticOnProcesses
 
         threads = compute.learner_threads
         return CriticOnProcesses.with_own_trunk(processes, policy, section, seed=seed, threads=threads, model=model)

@@ -1,15 +1,12 @@
-"""Several processes that train one policy: `compute.learner_processes`.
+"""Several processes that train one policy, and the learners and critics that they hold: `compute.learner_processes`.
 
     this process                            N processes: turnwise.policy.learner.worker
     processes.call("0.update", batch)  ->   learner.update(batch), each its share
                                        <-   the same metrics from each
 
-`turnwise.policy.learner.on_processes` has their learners and critics with the methods of those of one process.
-
 They share weights, gradients and moments as `turnwise.policy.sharding` says, over gloo on the CPU and NCCL on cards, of
 which each has one. They stay until this process ends, and hold what its stages hold in memory. They find each other by
-a file, and talk over the loopback address alone. What is sent to them are pickles over pipes that only this process and
-the child hold.
+a file, and talk over the loopback address alone.
 
 A process that dies, or does not answer the others in time, ends all of them: the call raises `LearnerLost`.
 """
@@ -19,21 +16,46 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import time
+import weakref
+from dataclasses import dataclass
 from itertools import count
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import torch.distributed
 
+from turnwise.child_process import GOES_ON, ChildProcess, ProcessGroup
+from turnwise.config.model_settings import PLAIN, ModelSettings
+from turnwise.config.schema import CriticSection, SupervisedOptimizer
+from turnwise.data.arrays import Numbers, Ragged, Sequences
 from turnwise.errors import LearnerLost, TurnwiseError
-from turnwise.policy.child_process import GOES_ON, SECONDS_FOR_LAST_WORDS, Child, ended_with, sentence_for_loss
-from turnwise.policy.learner.asked import Asked, Held
+from turnwise.policy.critic.value_learning import ValueBatch
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 
 SECONDS_TO_WAIT = 600.0
 """How long a process waits for the others within one exchange of tensors. The work between two takes seconds."""
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+
+
+@dataclass(frozen=True)
+class Held:
+    """Stands for an object that the processes hold."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class LearnerRequest:
+    """What all processes are to do: to make an object, or to call a method of one."""
+
+    forgotten: tuple[int, ...]
+    """Objects that are no longer needed."""
+    makes: int | None
+    """The number of the object to make; None: call a method."""
+    path: str
+    """`learner.restore` makes a learner; `3.critic.values` calls the critic of object 3."""
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
 
 
 class LearnerProcesses:
@@ -43,34 +65,33 @@ class LearnerProcesses:
         """Start them. `device` is cpu or cuda; `seconds` is `SECONDS_TO_WAIT`."""
         self.size = size
         self._numbers, self._forgotten = count(), list[int]()
-        self._folder = tempfile.mkdtemp(prefix="turnwise-learner-")
-        self._processes: list[Child] = []
-        self._ending = ended_with(self, self._processes, self._folder)
-        arguments = [str(size), str(Path(self._folder) / "rendezvous"), device, str(seconds)]
+        folder = tempfile.mkdtemp(prefix="turnwise-learner-")
+        rest = size, str(Path(folder) / "rendezvous"), device, seconds
+        environment = {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK, **os.environ}
+        children = list[ChildProcess]()
+        self._group = ProcessGroup("learner", "their policy is trained", children, folder)
         for rank in range(size):
-            environment = {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK, **os.environ}
-            module = "turnwise.policy.learner.start_worker"
-            self._processes.append(Child(module, [str(rank), *arguments], environment))
+            children.append(ChildProcess("turnwise.policy.learner.worker", rank, *rest, environment=environment))
 
     @property
     def alive(self) -> bool:
         """Whether they can be asked: none was lost, and `close` was not called."""
-        return self._ending.alive and all(each.alive for each in self._processes)
+        return self._group.alive
 
     @property
     def process_ids(self) -> list[int]:
         """Of the processes, by rank."""
-        return [each.process_id for each in self._processes]
+        return self._group.process_ids
 
     def close(self) -> None:
         """End them."""
-        self._ending()
+        self._group.close()
 
     def make(self, path: str, *arguments: Any, **named: Any) -> Held:
-        """Have all of them make an object, see `turnwise.policy.learner.asked.Asked`."""
-        made = next(self._numbers)
-        self._ask(Asked((), made, path, arguments, named))
-        return Held(made)
+        """Have all of them make an object, see `LearnerRequest`."""
+        number = next(self._numbers)
+        self._ask(number, path, arguments, named)
+        return Held(number)
 
     def call(self, path: str, *arguments: Any, **named: Any) -> Any:
         """Have all of them call a method, and return its result, the first one's.
@@ -78,46 +99,16 @@ class LearnerProcesses:
         Raises what the method raises, and LearnerLost where a process is lost. The processes have ended then, unless
         all of them have refused in the same way.
         """
-        return self._ask(Asked((), None, path, arguments, named))
+        return self._ask(None, path, arguments, named)
 
     def forget(self, held: Held) -> None:
         """Have them forget an object the next time that they are asked for anything."""
         self._forgotten.append(held.number)
 
-    def _ask(self, asked: Asked) -> Any:
+    def _ask(self, makes: int | None, path: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         forgotten, self._forgotten = tuple(self._forgotten), []
-        asked = Asked(forgotten, asked.made, asked.path, asked.arguments, asked.named)
-        answers: dict[int, Any] = {}
-        failures: dict[int, BaseException | None] = {}  # None: the process has died
-        waiting = {each.asks: rank for rank, each in enumerate(self._processes)}
-        try:
-            for asks in list(waiting):
-                try:
-                    asks.send(asked)
-                except OSError:
-                    failures[waiting.pop(asks)] = None
-            until = None
-            while waiting:
-                if failures and until is None:
-                    until = time.monotonic() + SECONDS_FOR_LAST_WORDS
-                ready = wait(waiting, None if until is None else max(0.0, until - time.monotonic()))
-                if not ready:
-                    break
-                for found in ready:
-                    assert isinstance(found, Connection)
-                    rank = waiting.pop(found)
-                    try:
-                        done, answer = found.recv()
-                    except (EOFError, OSError):
-                        failures[rank] = None
-                        continue
-                    if done:
-                        answers[rank] = answer
-                    else:
-                        failures[rank] = answer
-        except BaseException:
-            self.close()  # some have done what the others have not
-            raise
+        request = LearnerRequest(forgotten, makes, path, arguments, named)
+        answers, failures = self._group.ask(dict.fromkeys(range(self.size), request))
         if failures:
             failure = self._failure(failures)
             if len(failures) < self.size or not isinstance(failure, TurnwiseError) or isinstance(failure, LearnerLost):
@@ -125,12 +116,11 @@ class LearnerProcesses:
             raise failure
         return answers[0]
 
-    def _failure(self, failures: dict[int, BaseException | None]) -> BaseException:
+    def _failure(self, failures: dict[int, Exception]) -> Exception:
         """What to raise: a death before an error, since the others' errors follow from it."""
-        for rank, error in sorted(failures.items()):
-            if error is None:
-                return LearnerLost(sentence_for_loss(self._processes, rank, "learner", "their policy is trained"))
-        errors = [error for _, error in sorted(failures.items()) if error is not None]
+        if (loss := self._group.loss(failures)) is not None:
+            return LearnerLost(loss)
+        errors = [error for _, error in sorted(failures.items())]
         if len({type(error) for error in errors}) == 1 and len(errors) == self.size and not _timed_out(errors[0]):
             return errors[0]
         if own := [error for error in errors if not _timed_out(error)]:
@@ -146,3 +136,135 @@ def _timed_out(error: BaseException) -> bool:
     return isinstance(error, torch.distributed.DistBackendError) or (
         type(error) is RuntimeError and any(word in str(error) for word in ("Timed out", "Connection closed by peer"))
     )
+
+
+class CriticOnProcesses:
+    """A critic that several processes hold, with the methods of `turnwise.policy.critic.critic.Critic`."""
+
+    def __init__(self, processes: LearnerProcesses, path: str) -> None:
+        self._processes, self._path = processes, path
+
+    @classmethod
+    def with_own_trunk(
+        cls, processes: LearnerProcesses, policy: Path, settings: CriticSection, *, seed: int, **loading: Any
+    ) -> CriticOnProcesses:
+        """As `Critic.with_own_trunk`."""
+        return cls._holding(processes, processes.make("critic", policy, settings, seed=seed, **loading))
+
+    @classmethod
+    def restore(cls, processes: LearnerProcesses, folder: Path, **loading: Any) -> CriticOnProcesses:
+        """As `Critic.restore`."""
+        return cls._holding(processes, processes.make("critic.restore", folder, **loading))
+
+    @classmethod
+    def _holding(cls, processes: LearnerProcesses, held: Held) -> CriticOnProcesses:
+        critic = cls(processes, str(held.number))
+        weakref.finalize(critic, processes.forget, held)
+        return critic
+
+    def values(self, sequences: Sequences, micro_batch_tokens: int) -> Ragged:
+        """As `Critic.values`."""
+        found: Ragged = self._processes.call(f"{self._path}.values", sequences, micro_batch_tokens)
+        return found
+
+    def bootstrap(self, sequences: Sequences, micro_batch_tokens: int) -> Numbers:
+        """As `Critic.bootstrap`."""
+        found: Numbers = self._processes.call(f"{self._path}.bootstrap", sequences, micro_batch_tokens)
+        return found
+
+    def update(self, batch: ValueBatch, settings: CriticSection, *, seed: int) -> dict[str, float]:
+        """As `Critic.update`."""
+        found: dict[str, float] = self._processes.call(f"{self._path}.update", batch, settings, seed=seed)
+        return found
+
+    def save(self, folder: Path) -> None:
+        """As `Critic.save`."""
+        self._processes.call(f"{self._path}.save", folder)
+
+
+class LearnerOnProcesses:
+    """A learner that several processes hold, with the methods of `turnwise.policy.learner.learner.Learner`."""
+
+    def __init__(
+        self,
+        processes: LearnerProcesses,
+        policy: Path,
+        *,
+        threads: int,
+        model: ModelSettings = PLAIN,
+        restored: bool = False,
+    ) -> None:
+        """Load `policy`; with `restored` as `Learner.restore` does."""
+        self.processes = processes
+        path = "learner.restore" if restored else "learner"
+        self._held = processes.make(path, policy, threads=threads, model=model)
+        self._path = str(self._held.number)
+        self.critic: CriticOnProcesses | None = None
+        weakref.finalize(self, processes.forget, self._held)
+
+    def add_critic(self, policy: Path) -> None:
+        """As `Learner.add_critic`."""
+        self._call("add_critic", policy)
+        self.critic = CriticOnProcesses(self.processes, f"{self._path}.critic")
+
+    @property
+    def steps(self) -> int:
+        """As `Learner.steps`."""
+        found: int = self._call("steps")
+        return found
+
+    def log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
+        """As `Learner.log_probabilities`."""
+        found: Ragged = self._call("log_probabilities", sequences, temperature, micro_batch_tokens)
+        return found
+
+    def reference_log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
+        """As `Learner.reference_log_probabilities`."""
+        found: Ragged = self._call("reference_log_probabilities", sequences, temperature, micro_batch_tokens)
+        return found
+
+    def supervised_step(
+        self,
+        sequences: Sequences,
+        *,
+        learning_rate: float,
+        micro_batch_tokens: int,
+        maximum_gradient_norm: float = 1.0,
+        weight_decay: float = 0.0,
+        optimizer: SupervisedOptimizer = "adamw",
+    ) -> dict[str, float]:
+        """As `Learner.supervised_step`."""
+        found: dict[str, float] = self._call(
+            "supervised_step",
+            sequences,
+            learning_rate=learning_rate,
+            micro_batch_tokens=micro_batch_tokens,
+            maximum_gradient_norm=maximum_gradient_norm,
+            weight_decay=weight_decay,
+            optimizer=optimizer,
+        )
+        return found
+
+    def update(
+        self, batch: UpdateBatch, settings: UpdateSettings, sampler: LearnerOnProcesses | None = None
+    ) -> dict[str, float]:
+        """As `Learner.update`; a `sampler` must be held by the same processes."""
+        held = None if sampler is None else sampler._held
+        found: dict[str, float] = self._call("update", batch, settings, held)
+        return found
+
+    def save(self, folder: Path) -> None:
+        """As `Learner.save`."""
+        self._call("save", folder)
+
+    def forget_peak_memory(self) -> None:
+        """As `Learner.forget_peak_memory`."""
+        self._call("forget_peak_memory")
+
+    def peak_memory_bytes(self) -> int:
+        """As `Learner.peak_memory_bytes`, of the first process."""
+        found: int = self._call("peak_memory_bytes")
+        return found
+
+    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
+        return self.processes.call(f"{self._path}.{name}", *arguments, **named)

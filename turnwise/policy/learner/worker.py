@@ -1,27 +1,22 @@
-"""What a process that trains a policy together with others does: it answers what all of them are asked for.
-
-`turnwise.policy.learner.processes` asks, and `turnwise.policy.learner.start_worker` starts.
-"""
+"""What a process that trains a policy together with others does: `turnwise.policy.learner.processes` asks it."""
 
 from __future__ import annotations
 
 import os
-import traceback
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from functools import reduce
-from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 import torch.distributed as distributed
 from torch.distributed.device_mesh import init_device_mesh
 
-from turnwise.errors import TurnwiseError
+from turnwise.child_process import ParentProcess
 from turnwise.policy.critic.critic import Critic
-from turnwise.policy.learner.asked import Asked, Held
 from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.processes import Held, LearnerRequest
 from turnwise.policy.sharding import Peers
 
 START = timedelta(minutes=10)
@@ -42,24 +37,23 @@ class _Objects:
         }
         self._where: dict[str, Any] = {"peers": peers, "device": device}
 
-    def answer(self, asked: Asked) -> Any:
-        """Do what was asked for; the result of a method."""
-        for number in asked.forgotten:
+    def answer(self, request: LearnerRequest) -> Any:
+        """Do what is requested; the result of a method."""
+        for number in request.forgotten:
             del self._held[number]
-        arguments = [self._held[each.number] if isinstance(each, Held) else each for each in asked.arguments]
-        if asked.made is not None:
-            self._held[asked.made] = self._makers[asked.path](*arguments, **asked.named, **self._where)
+        arguments = [self._held[each.number] if isinstance(each, Held) else each for each in request.arguments]
+        if request.makes is not None:
+            self._held[request.makes] = self._makers[request.path](*arguments, **request.named, **self._where)
             return None
-        held, *names = asked.path.split(".")
-        found = reduce(getattr, names, self._held[int(held)])
-        return found(*arguments, **asked.named) if callable(found) else found
+        held, *names = request.path.split(".")
+        attribute = reduce(getattr, names, self._held[int(held)])
+        return attribute(*arguments, **request.named) if callable(attribute) else attribute
 
 
-def main(handle: int, rank: int, size: int, rendezvous: str, device: str, seconds: float) -> None:
-    """Answer until there is nothing more to be asked for."""
+def main(parent: ParentProcess, rank: int, size: int, rendezvous: str, device: str, seconds: float) -> None:
+    """Answer until there are no more requests."""
     # Nothing is done in place on what a pass returns.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
-    asks = Connection(handle)
     if device == "cuda":
         torch.cuda.set_device(rank)
     store = distributed.FileStore(rendezvous, size)
@@ -69,17 +63,5 @@ def main(handle: int, rank: int, size: int, rendezvous: str, device: str, second
     distributed.init_process_group(
         BACKENDS[device], store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds)
     )
-    objects = _Objects(Peers(rank, size, init_device_mesh(device, (size,))), device)
-    while True:
-        try:
-            asked = asks.recv()
-        except EOFError:
-            break
-        try:
-            answer = (True, objects.answer(asked))
-        except Exception as error:  # it is raised in the process that asked
-            if not isinstance(error, TurnwiseError):
-                error.add_note(f"In learner process {rank}:\n{traceback.format_exc()}")
-            answer = (False, error)
-        asks.send(answer)
+    parent.answer(_Objects(Peers(rank, size, init_device_mesh(device, (size,))), device).answer)
     os._exit(0)  # the others may be gone already: nothing is left to be agreed on with them

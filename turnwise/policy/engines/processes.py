@@ -15,26 +15,62 @@ round differently with other rows: a number of engines repeats to the bit, and i
 
 A group stays on one engine, where its episodes share the beginnings of their contexts.
 
-Questions and answers are JSON over a pipe. A process that dies ends all of them: the call raises `EngineLost`, and the
-next `load` starts new ones.
+A process that dies ends all of them: the call raises `EngineLost`, and the next `load` starts new ones.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedModel
-
-from turnwise import errors, seeding
-from turnwise.errors import EngineLost, TurnwiseError
-from turnwise.policy.child_process import Child, ended_with, sentence_for_loss
+from turnwise import seeding
+from turnwise.child_process import ChildProcess, ProcessGroup
+from turnwise.config.model_settings import Compute
+from turnwise.errors import EngineLost
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
-from turnwise.policy.engines.spread import EngineSpread
 
-MODULE = "turnwise.policy.engines.start_worker"
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MODULE = "turnwise.policy.engines.worker"
+
+
+@dataclass(frozen=True)
+class EngineSpread:
+    """How many engines there are, and where. Default: one, in the process of its caller."""
+
+    engines: int = 1
+    tensor_parallel: int = 1
+    """Devices that one engine computes on together."""
+    first_card: int = 0
+    """The card of the first engine."""
+
+    @classmethod
+    def of(cls, compute: Compute) -> EngineSpread:
+        """The spread that the section `compute` asks for."""
+        return cls(compute.engines, compute.tensor_parallel, compute.first_engine_card)
+
+    @property
+    def in_processes(self) -> bool:
+        """Whether engines have processes of their own."""
+        return self != EngineSpread()
+
+    def environment(self, engine: int, device: str, outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """The environment of the process of one engine, which sees its own cards alone."""
+        if device == "cpu":
+            return dict(outer)
+        first = self.first_card + engine * self.tensor_parallel
+        places = range(first, first + self.tensor_parallel)
+        visible = [each for each in outer.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+        cards = [visible[place] for place in places] if visible else [str(place) for place in places]
+        return {**outer, "CUDA_VISIBLE_DEVICES": ",".join(cards)}
+
+
+ALONE = EngineSpread()
+"""One engine, in the process of its caller."""
 
 
 class EnginesOnProcesses:
@@ -51,7 +87,7 @@ class EnginesOnProcesses:
             "context_length": context_length,
             "tensor_parallel": spread.tensor_parallel,
         }
-        self._children: list[Child] = []
+        self._processes: ProcessGroup | None = None
         self._slots: int | None = None
         self._digest: str | None = None
         self._sampling: Sampling | None = None
@@ -59,7 +95,7 @@ class EnginesOnProcesses:
         """The engine of each episode that awaits a reply."""
         self._engine_of: dict[int, int] = {}
         """The engine of each episode of the rollout, by its group."""
-        self._new: dict[int, list[Any]] = {}
+        self._new: dict[int, list[tuple[int, list[int], int | None]]] = {}
         """By engine, what was submitted since the last step."""
 
     @property
@@ -75,16 +111,14 @@ class EnginesOnProcesses:
     @property
     def process_ids(self) -> list[int]:
         """Of the engines' processes, in order."""
-        return [each.process_id for each in self._children]
+        return [] if self._processes is None else self._processes.process_ids
 
     def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None, base: Path | None = None) -> None:
         """Have every engine read the weights in `policy`; see `Engine.load`. `model` is in this process: of no use."""
         self._must_be_idle("load a policy")
-        if not all(each.alive for each in self._children):
-            self.close()
-        if not self._children:
+        if self._processes is None or not self._processes.alive:
             self._start()
-        slots = self._ask_all(lambda engine: ["load", str(policy), digest, None if base is None else str(base)])
+        slots = self._ask_all("load", policy, digest, base)
         self._slots = None if None in slots else sum(slots)
         self._digest = digest
 
@@ -95,8 +129,10 @@ class EnginesOnProcesses:
         self._must_be_idle("begin a rollout")
         self._forget()
         self._sampling = sampling
-        values = [sampling.temperature, sampling.max_reply_tokens, list(sampling.end_tokens)]
-        self._ask_all(lambda engine: ["begin", self._seed_of(engine, seed), *values])
+        # One engine by itself has the seed that it would have in this process.
+        engines = range(self._spread.engines)
+        seeds = [seed] if len(engines) == 1 else [seeding.derive(seed, "engine", engine) for engine in engines]
+        self._ask({engine: ("begin", seeds[engine], sampling) for engine in engines})
 
     def share_out(self, groups: Sequence[int]) -> None:
         """Say to which group each episode of the rollout belongs; see `Shares.share_out`."""
@@ -109,7 +145,7 @@ class EnginesOnProcesses:
         if episode in self._awaited:
             raise ValueError(f"an episode must await one reply at a time; episode {episode} awaits one already")
         engine = self._awaited[episode] = self._engine_of.get(episode, episode % self._spread.engines)
-        self._new.setdefault(engine, []).append([episode, list(context), reply_tokens])
+        self._new.setdefault(engine, []).append((episode, list(context), reply_tokens))
 
     def step(self) -> list[Reply]:
         """Run one step of every engine that has something in flight; see `Engine.step`."""
@@ -117,11 +153,8 @@ class EnginesOnProcesses:
             raise RuntimeError("a step needs something in flight; found nothing: submit a context first")
         busy = sorted(set(self._awaited.values()))
         new, self._new = self._new, {}
-        replies = [
-            Reply(episode, tuple(tokens), tuple(log_probabilities), complete)
-            for found in self._ask({engine: ["step", new.get(engine, [])] for engine in busy})
-            for episode, tokens, log_probabilities, complete in found
-        ]
+        answers = self._ask({engine: ("step", new.get(engine, [])) for engine in busy})
+        replies: list[Reply] = [reply for replies in answers for reply in replies]
         for reply in replies:
             del self._awaited[reply.episode]
             self.tokens_generated += len(reply.tokens)
@@ -131,13 +164,13 @@ class EnginesOnProcesses:
         """Have the engines give memory back; see `Sleeps.sleep`."""
         if self._digest is not None:
             self._must_be_idle("sleep")
-            self._ask_all(lambda engine: ["sleep"])
+            self._ask_all("sleep")
 
     def close(self) -> None:
         """End the processes."""
-        if self._children:
-            self._ending()
-        self._children, self._digest, self._slots = [], None, None
+        if self._processes is not None:
+            self._processes.close()
+        self._processes, self._digest, self._slots = None, None, None
         self._forget()
 
     def _forget(self) -> None:
@@ -146,47 +179,30 @@ class EnginesOnProcesses:
         self._awaited, self._engine_of, self._new = {}, {}, {}
 
     def _start(self) -> None:
-        numbers = range(self._spread.engines)
-        arguments = [json.dumps(self._options)]
-        self._children = [Child(MODULE, arguments, self._spread.environment(each, self._device)) for each in numbers]
-        self._ending = ended_with(self, self._children)
+        self.close()
+        environments = [self._spread.environment(engine, self._device) for engine in range(self._spread.engines)]
+        children = [ChildProcess(MODULE, self._options, environment=each) for each in environments]
+        self._processes = ProcessGroup("engine", "a rollout is sampled", children)
 
-    def _seed_of(self, engine: int, seed: int) -> int:
-        """One engine by itself has the seed that it would have in this process."""
-        return seed if self._spread.engines == 1 else seeding.derive(seed, "engine", engine)
+    def _ask_all(self, *request: Any) -> list[Any]:
+        return self._ask(dict.fromkeys(range(self._spread.engines), request))
 
-    def _ask_all(self, question: Callable[[int], list[Any]]) -> list[Any]:
-        return self._ask({engine: question(engine) for engine in range(self._spread.engines)})
-
-    def _ask(self, questions: dict[int, list[Any]]) -> list[Any]:
-        """The answers of the engines that are asked, in their order. All are asked before one is waited for."""
+    def _ask(self, requests: dict[int, tuple[Any, ...]]) -> list[Any]:
+        """The answers of the engines that are asked, in their order. Where one fails all end."""
+        assert self._processes is not None, "they are started when a policy is loaded"
         try:
-            try:
-                for engine, question in questions.items():
-                    self._children[engine].asks.send_bytes(json.dumps(question).encode())
-                said = {}
-                for engine in questions:
-                    said[engine] = json.loads(self._children[engine].asks.recv_bytes())
-            except (EOFError, OSError):
-                raise EngineLost(sentence_for_loss(self._children, engine, "engine", "a rollout is sampled")) from None
-            for engine, (kind, answer) in said.items():
-                if kind != "answer":
-                    raise _raised(engine, kind, answer)
+            answers, failures = self._processes.ask(requests)
+            if (loss := self._processes.loss(failures)) is not None:
+                raise EngineLost(loss)
+            for _, error in sorted(failures.items()):
+                raise error
         except BaseException:
             self.close()  # some have done what the others have not
             raise
-        return [answer for _, answer in said.values()]
+        return [answers[engine] for engine in requests]
 
     def _must_be_idle(self, purpose: str) -> None:
         if self._awaited:
             raise RuntimeError(
                 f"nothing may be in flight to {purpose}; found {len(self._awaited)} contexts: step until they are done"
             )
-
-
-def _raised(engine: int, kind: str, message: str) -> Exception:
-    """The exception that an engine's process has raised: one of ours by its name, or else what it printed."""
-    found = getattr(errors, kind, None)
-    if isinstance(found, type) and issubclass(found, TurnwiseError):
-        return found(message)
-    return RuntimeError(f"In engine process {engine}:\n{message}")
