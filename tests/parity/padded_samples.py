@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from turnwise.config.optimization import Aggregation
-from turnwise.policy.learner.objective import ReplyTokens
+from turnwise.policy.learner.learner import ReplyTokens
 from turnwise.policy.learner.update import token_weights
 
 REWARDS = (0.0, 0.0, 1.0, 1.0, -0.5, 2.5)

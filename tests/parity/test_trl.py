@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from padded_samples import Padded, gradient, padded
 
 from turnwise.agent.overlong import penalties
-from turnwise.policy.learner.objective import objective
+from turnwise.policy.learner.learner import objective
 from turnwise.policy.learner.token_selection import ReplyTokenInputs, top_entropy
 from turnwise.policy.learner.update import UpdateSettings
 

@@ -29,7 +29,7 @@ from turnwise.config.optimization import Aggregation, ReferencePenalty
 from turnwise.credit import CreditBatch, estimate
 from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
 from turnwise.policy.divergence import DIVERGENCES
-from turnwise.policy.learner.objective import objective
+from turnwise.policy.learner.learner import objective
 from turnwise.policy.learner.update import UpdateSettings, token_weights
 
 WHEEL = os.environ.get("VERL_WHEEL", "")

@@ -11,7 +11,7 @@ import torch
 
 from turnwise.config.optimization import ReferencePenalty, TokenSelection
 from turnwise.data.arrays import Ragged, SequenceBatch, TokenSequence
-from turnwise.policy.learner.objective import ReplyTokens, objective
+from turnwise.policy.learner.learner import ReplyTokens, objective
 from turnwise.policy.learner.token_selection import (
     ReplyTokenInputs,
     clip_cov,
