@@ -73,7 +73,7 @@ class ReportParameters(Section):
 @task(name="report", task_run_name="{label}: report", retries=1, **BY_CONTENT_OPTIONS)
 @depends_on(
     kernel=(
-        "turnwise.credit.advantages",
+        "turnwise.credit.batch",
         "turnwise.policy.token_texts",
         "turnwise.results.cells",
         "turnwise.results.report_data",

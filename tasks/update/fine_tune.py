@@ -22,7 +22,7 @@ from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import Evolution
 from turnwise.data.arrays import SequenceBatch
 from turnwise.data.trajectory_files import read_arrays
-from turnwise.policy.learner.imitation_batches import imitation_batch, selected_trajectories
+from turnwise.policy.learner.supervised import imitation_batch, selected_trajectories
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class FineTuneParameters(PlayParameters):
 
 @task(name="fine_tune", task_run_name="{label}: fine_tune", retries=1, **BY_CONTENT_OPTIONS)
 @depends_on(
-    kernel=(*TRAINING, "turnwise.agent.imitation", "turnwise.policy.learner.imitation_batches"),
+    kernel=(*TRAINING, "turnwise.agent.imitation", "turnwise.policy.learner.supervised"),
     writes=POLICY,
     code=playing_code,
     reads=playing_reads,

@@ -30,7 +30,7 @@ class KeepParameters(Section):
 
 @task(name="keep", task_run_name="{label}: keep", retries=1, **BY_CONTENT_OPTIONS)
 @depends_on(
-    kernel=("turnwise.credit.advantages", "turnwise.credit.rejection_sampling", "turnwise.credit.selection"),
+    kernel=("turnwise.credit.batch", "turnwise.credit.rejection_sampling", "turnwise.credit.selection"),
     writes=CREDIT,
     code=world_code,
     platform_bound=False,

@@ -19,8 +19,7 @@ from turnwise.config.model_settings import ModelSettings
 from turnwise.config.schema import CriticSection
 from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError, NotFiniteError
-from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, ValueBatch
-from turnwise.policy.critic.value_loss import clipped_value_loss
+from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, ValueBatch, clipped_value_loss
 from turnwise.policy.model import load_policy
 from turnwise.policy.reply_states import reply_states
 from turnwise.policy.scoring import lay_out, score_replies

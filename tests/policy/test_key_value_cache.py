@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from turnwise.policy.engines.key_value_cache import KeyValueCache
+from turnwise.policy.engines.fused import KeyValueCache
 
 
 def a_cache(**changes: Any) -> KeyValueCache:

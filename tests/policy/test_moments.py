@@ -21,8 +21,7 @@ from turnwise.config.model_settings import PLAIN, Compute, ModelSettings
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy import model, moments
 from turnwise.policy.learner.learner import Learner
-from turnwise.policy.moments import HeldAdamW, rounded_stochastically
-from turnwise.policy.optimizer import NamedAdamW
+from turnwise.policy.optimizer import HeldAdamW, NamedAdamW, rounded_stochastically
 
 needs_torchao = pytest.mark.skipif(
     importlib.util.find_spec("torchao") is None, reason="torchao, of the extra low-memory, is not installed"

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.policy.past_thoughts import without_thought
-from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, train_tokenizer, without_thought
 
 TEXTS = ["<think> up it goes</think>\n\n<answer> up</answer>"] * 20
 FRAME = ChatFrame(train_tokenizer(TEXTS, 330, ["<think>", "</think>", "<answer>", "</answer>"]))

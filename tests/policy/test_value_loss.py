@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.policy.critic.value_loss import clipped_value_loss, explained_variance
+from turnwise.policy.critic.critic import clipped_value_loss, explained_variance
 
 
 def test_the_clipped_value_loss_is_that_of_the_equation() -> None:

@@ -56,8 +56,6 @@ LEARNER = (
     "turnwise.policy.learner",
     "turnwise.policy.critic.critic",
     "turnwise.policy.critic.value_learning",
-    "turnwise.policy.critic.value_loss",
-    "turnwise.policy.moments",
     "turnwise.policy.muon",
     "turnwise.policy.optimizer",
 )

@@ -26,7 +26,6 @@ LEFT_BY_TRAINING = dict.fromkeys(
         "turnwise.policy.learner.learner",
         "turnwise.policy.learner.loading",
         "turnwise.policy.learner.processes",
-        "turnwise.policy.moments",
         "turnwise.policy.muon",
         "turnwise.policy.optimizer",
     ),

@@ -8,8 +8,7 @@ its equation, its paper, what differs, and when it is biased; `docs/credit-bias.
 `rollout_advantages` applies what is configured for a rollout: one estimator, or one each for thoughts and actions.
 """
 
-from turnwise.credit.advantages import Advantages, TrajectoryAdvantages, account, turn_means
-from turnwise.credit.batch import CreditBatch
+from turnwise.credit.batch import Advantages, CreditBatch, TrajectoryAdvantages, account, turn_means
 from turnwise.credit.estimators import (
     ESTIMATORS,
     Estimator,

@@ -12,9 +12,8 @@ import numpy as np
 from turnwise.config.options import read_options
 from turnwise.config.peer_names import peer_answer
 from turnwise.config.schema import Credit
-from turnwise.credit.advantages import Advantages, turn_means
 from turnwise.credit.anchor_states import gigpo, hgpo
-from turnwise.credit.batch import NAMED, NEEDS, CreditBatch
+from turnwise.credit.batch import NAMED, NEEDS, Advantages, CreditBatch, turn_means
 from turnwise.credit.decoupled_rewards import gdpo
 from turnwise.credit.generalised_advantage import (
     bi_level_gae,

@@ -58,7 +58,7 @@ def covered(shapes: Shapes, adapter: Adapter) -> dict[str, tuple[int, ...]]:
 
 
 def moment_bytes(weights: int, moments: Moments) -> int:
-    """The bytes of AdamW's two moments of so many trained weights: see `turnwise.policy.moments`."""
+    """The bytes of AdamW's two moments of so many trained weights: see `turnwise.policy.optimizer`."""
     scales = 2 * 4 * weights // 256 if moments == "8-bit" else 0
     return 2 * {"float32": 4, "bfloat16": 2, "8-bit": 1}[moments] * weights + scales
 

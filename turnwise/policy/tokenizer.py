@@ -12,6 +12,8 @@ A reply ends at the token with which the template ends an assistant's message, a
 model was published with: the tokenizer's, and those of `generation_config.json`, one or a list. A base model that was
 never trained on its template says `<|endoftext|>` where the template says `<|im_end|>`; not to stop there would sample
 every reply to its maximum length. The token stays in the context as it was sampled, followed by the template's own.
+
+Earlier replies may be shown without their thoughts: `without_thought`.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from turnwise.config.model_settings import smallest_vocabulary
 from turnwise.errors import ConfigurationError
-from turnwise.policy.past_thoughts import without_thought
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -320,3 +322,43 @@ def _split(rendered: str, markers: Sequence[int]) -> list[str]:
             f"the chat template must show each of {len(markers)} messages exactly once; it rendered {rendered!r}"
         )
     return pieces
+
+
+THOUGHT_END = "</think>"
+
+
+class Speller(Protocol):
+    """Turns a reply's tokens into text and back; implemented by `ChatFrame`."""
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """The tokens at which a reply ends."""
+
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        """The text of a reply, without its end token."""
+
+    def reply(self, text: str) -> tuple[int, ...]:
+        """The tokens of a text as a reply, with an end token."""
+
+
+def without_thought(reply: tuple[int, ...], speller: Speller) -> tuple[int, ...]:
+    """The tokens of a reply after its thought: those that were sampled, where one of them begins there.
+
+    As Qwen3's chat template shows earlier replies: up to the last `</think>` all goes, with the line breaks after it. A
+    reply without that tag stays whole. Where the thought ends inside a token, the rest of the text is encoded again.
+    The end token stays as it was sampled.
+    """
+    text = speller.decode(reply)
+    _, tag, rest = text.rpartition(THOUGHT_END)
+    if not tag:
+        return reply
+    said = rest.lstrip("\n")
+
+    def characters(count: int) -> int:
+        return len(speller.decode(reply[:count]))
+
+    dropped = bisect_left(range(len(reply)), len(text) - len(said), key=characters)
+    if speller.decode(reply[dropped:]) == said:
+        return reply[dropped:]
+    end = reply[-1:] if reply[-1] in speller.end_tokens else ()
+    return (*speller.reply(said)[:-1], *end)

@@ -17,12 +17,24 @@ There are two kinds of trunk, which differ in the parameters that a loss trains:
 
 Paper: PPO (arXiv 1707.06347); MT-GRPO's second version (arXiv 2505.11821) uses it as MT-PPO. Differs from the usual
 code: a loss is the mean over all targets of a mini-batch, however the mini-batch is cut into micro-batches.
+
+PPO's clipped value loss (Schulman's code in OpenAI Baselines; described by Huang et al. 2022, "The 37 Implementation
+Details of Proximal Policy Optimization", detail 9; the PPO paper, arXiv 1707.06347, has no clip here), per token t:
+
+    V'_t = V_old,t + clip(V_t - V_old,t, -c, c)
+    L_t  = 1/2 max((V_t - R_t)^2, (V'_t - R_t)^2)
+
+V_old: the values that the returns R were computed with. The maximum stops the gradient of a value that has moved from
+V_old towards R by more than c; one that moved away from R is still pulled back. Without a clip L is half the squared
+error. Explained variance: 1 - Var(R - V) / Var(R). 1 is a perfect critic, 0 one that predicts a constant, and below 0
+it is worse than a constant.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -34,7 +46,6 @@ from turnwise.config.schema import CriticSection
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic.value_function import StatesOf, ValueFunction
 from turnwise.policy.critic.value_learning import ValueBatch
-from turnwise.policy.critic.value_loss import clipped_value_loss, explained_variance
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.metric_sums import ValueTally
 from turnwise.policy.model import load_trunk
@@ -49,6 +60,43 @@ __all__ = ["Critic", "ValueBatch"]
 VALUE_HEAD_FILE = "critic/value_head.safetensors"
 OPTIMIZER_FILE = "critic/adamw.safetensors"
 """Both are in a subfolder, since engines load every safetensors file next to the model's as weights."""
+
+
+@dataclass(frozen=True)
+class ValueLoss:
+    """A loss per token, and where the clip stopped its gradient. Both have the inputs' shape."""
+
+    loss: torch.Tensor
+    clipped: torch.Tensor
+    """Boolean: true where the clip stopped the gradient."""
+
+
+def clipped_value_loss(
+    values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip: float | None
+) -> ValueLoss:
+    """PPO's clipped value loss per token; see the head of this file. Only `values` receives a gradient."""
+    error = (values - returns).square()
+    if clip is None:
+        return ValueLoss(0.5 * error, torch.zeros_like(error, dtype=torch.bool))
+    near = old_values + (values - old_values).clamp(-clip, clip)
+    clipped_error = (near - returns).square()
+    return ValueLoss(0.5 * torch.maximum(error, clipped_error), clipped_error.detach() > error.detach())
+
+
+def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
+    """The share of the returns' variance that the values explain; None where all returns are equal."""
+    variance = _variance(returns)
+    if variance == 0.0:
+        return None
+    return 1.0 - _variance([of_return - value for value, of_return in zip(values, returns, strict=True)]) / variance
+
+
+def _variance(numbers: Sequence[float]) -> float:
+    """The population variance; exactly 0 where all numbers are equal."""
+    if all(number == numbers[0] for number in numbers):
+        return 0.0
+    mean = math.fsum(numbers) / len(numbers)
+    return math.fsum((number - mean) ** 2 for number in numbers) / len(numbers)
 
 
 class Critic(ValueFunction):

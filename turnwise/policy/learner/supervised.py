@@ -2,6 +2,9 @@
 
 It stops as soon as success on the validation tasks reaches a threshold. A fixed number of steps would be a lottery,
 since copying an answer out of a search result is learned quite suddenly.
+
+`imitation_batch` draws what AgentEvol imitates: the selected trajectories of a rollout, and demonstrations. See
+`turnwise.credit.rejection_sampling`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,13 @@ from turnwise.policy.learner.schedule import warmed_up_and_falling
 
 if TYPE_CHECKING:
     from turnwise.policy.learner.contract import HeldLearner
+from collections.abc import Sequence
+
+from numpy.random import Generator
+
+from turnwise.config.optimization import Evolution
+from turnwise.credit import Advantages
+from turnwise.data.arrays import joined
 
 
 def train_until_success(
@@ -48,3 +58,20 @@ def train_until_success(
         validation = curve[-1]["validation"] if curve else 0.0
         progress.report("warm start", step, section.maximum_steps, loss=metrics["loss"], success=validation)
     return curve
+
+
+def selected_trajectories(credited: Advantages) -> Sequence[int]:
+    """The indices in the rollout of the trajectories with any advantage other than 0."""
+    rows = zip(credited.trajectories.tolist(), credited.turns, strict=True)
+    return [index for index, of_turns in rows if of_turns.any()]
+
+
+def imitation_batch(
+    own: SequenceBatch, demonstrations: SequenceBatch | None, evolution: Evolution, generator: Generator
+) -> SequenceBatch:
+    """Draw the sequences of a supervised step with replacement: the demonstrations' share, rounded, else own ones."""
+    shown = round(evolution.batch * evolution.demonstration_share)
+    parts = ((own, evolution.batch - shown), (demonstrations, shown))
+    return joined(
+        part.select(generator.integers(len(part), size=size)) for part, size in parts if part is not None and size
+    )
