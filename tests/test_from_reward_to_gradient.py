@@ -60,6 +60,25 @@ def test_a_reward_takes_few_forms_and_no_other_than_the_page_names() -> None:
     assert holders - BESIDE.keys() <= {*forms}, "a form that the page does not name"
 
 
+def test_every_form_is_defined_in_a_file_of_the_way_and_every_file_is_used_by_another() -> None:
+    page = PAGE.read_text()
+    files = [ROOT / path for path, _ in ROW.findall(page)]
+    (named,) = re.findall(r"A reward takes nine forms:(.*?)\. A parameter", page, re.DOTALL)
+    world = ROOT / "turnwise" / "world" / "contract.py"  # where the way begins
+    assert {*re.findall(r"`(\w+)`", named)} <= set().union(*map(defined_in, [world, *files]))
+    imports = {path: imported_by(path) for path in files}
+    for path in files:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        users = [other for other in files if other != path and imports[other] & {module, module.rpartition(".")[0]}]
+        is_loaded = module == "turnwise.policy.learner.learner"  # by the stage's `take_learner`, in one process or more
+        assert users or is_loaded or path.is_relative_to(ROOT / "tasks"), f"no other file of the way imports {module}"
+
+
+def imported_by(path: Path) -> set[str]:
+    """The modules that a file imports names from."""
+    return {node.module or "" for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)}
+
+
 def defined_in_class(node: ast.ClassDef) -> set[str]:
     """The names of a class's annotated fields."""
     fields = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
