@@ -7,6 +7,7 @@ resumed run draws what the uninterrupted one would have drawn.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,6 +19,18 @@ def derive(seed: int, purpose: str, *indices: int | str) -> int:
     """
     name = "\x1f".join([str(int(seed)), purpose, *(str(index) for index in indices)])
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def derivation(seed: int, purpose: str) -> Callable[[str], int]:
+    """`derive(seed, purpose, index)` as a function of the index, in a third of the time: for tens of thousands."""
+    begun = hashlib.blake2b(f"{int(seed)}\x1f{purpose}\x1f".encode(), digest_size=8)
+
+    def derived(index: str) -> int:
+        name = begun.copy()
+        name.update(index.encode())
+        return int.from_bytes(name.digest(), "big") >> 1
+
+    return derived
 
 
 def generator(seed: int, purpose: str, *indices: int | str) -> np.random.Generator:

@@ -1,16 +1,23 @@
-"""The corpus: one short passage per fact, and BM25 over them (Robertson et al., 1994; Lucene's variant, by bm25s).
+"""The corpus: one short passage per fact, and BM25 over them (Robertson et al., 1994; Lucene's variant).
 
-Differs from bm25s' own retrieval: passages of equal score come in the order of the corpus on every machine, and a
-passage that shares no word with the query is never a result.
+    score(word, passage) = log(1 + (N - n + 0.5) / (n + 0.5)) * f / (k1 * (1 - b + b * length / mean length) + f)
+
+with N passages, n of which have the word, and f times in this one; k1 = 1.5 and b = 0.75. A query's score is the sum
+over its words. The scores are those of the package bm25s to the bit (tests/envs/search/test_search_corpus.py), which
+indexes every word at once and imports numba: seconds of each process. Here a word is scored when it is first searched.
+
+Passages of equal score come in the order of the corpus on every machine, and a passage that shares no word with the
+query is never a result.
 """
 
 from __future__ import annotations
 
 import functools
-import logging
+import math
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,6 +27,8 @@ from envs.search.words import holds, normalise
 MAXIMUM_RESULTS = 10
 LONGEST_QUERY = 32
 """Limit on the words of a query; the rest is ignored, so that no query is slow."""
+_SATURATION, _LENGTH_SHARE = 1.5, 0.75
+"""BM25's k1 and b."""
 _UNSEARCHED = frozenset({"of", "is", "in", "what", "which"})
 """Words too frequent to search for: most passages or questions have them. The normal form has no articles anyway."""
 
@@ -38,23 +47,23 @@ class Corpus:
     """All passages and their index."""
 
     def __init__(self, stated: tuple[Fact, ...]) -> None:
-        import bm25s  # imported here: it takes seconds where numba is installed, and only searches need it
-
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # bm25s sets it to DEBUG
-
-        sentences = [fact.sentence for fact in stated]
-        self.passages: tuple[Passage, ...] = tuple(
-            Passage(number, fact, sentence, normalise(sentence))
-            for number, (fact, sentence) in enumerate(zip(stated, sentences, strict=True))
-        )
-        self._index = bm25s.BM25(backend="numpy")
-        self._index.index([_searched(passage.normal) for passage in self.passages], show_progress=False)
+        self._facts = stated
+        self._texts = [fact.sentence for fact in stated]
+        self._normals = [normalise(text) for text in self._texts]
         self._holding_word: dict[str, list[int]] = defaultdict(list)
-        for passage in self.passages:
-            for word in dict.fromkeys(passage.normal.split()):
-                self._holding_word[word].append(passage.number)
+        """Numbers of the passages that have a word, in order; one that has it twice stands there twice."""
+        for number, normal in enumerate(self._normals):
+            for word in normal.split():
+                self._holding_word[word].append(number)
         self._numbers = {(fact.entity, fact.relation): number for number, fact in enumerate(stated)}
         self._ranks: dict[Fact, int] = {}
+        self._scored: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """Every passage, in the order of the facts."""
+        parts = zip(self._facts, self._texts, self._normals, strict=True)
+        return tuple(Passage(number, fact, text, normal) for number, (fact, text, normal) in enumerate(parts))
 
     def search(self, query: str, count: int) -> tuple[Passage, ...]:
         """The `count` best passages for a query in normal form, best first; fewer if fewer share a word with it."""
@@ -74,16 +83,36 @@ class Corpus:
             self._ranks[fact] = int(better) + 1
         return self._ranks[fact]
 
-    def mentioning(self, phrase: str) -> list[Passage]:
-        """Every passage that contains a phrase (in normal form) as whole words, in the order of the corpus."""
+    def mentioning(self, phrase: str) -> list[str]:
+        """The normal form of every passage that contains a phrase as whole words, in the order of the corpus."""
         lists = [self._holding_word.get(word, []) for word in phrase.split()]
-        shortest = min(lists, key=len, default=[])
-        return [self.passages[number] for number in shortest if holds(self.passages[number].normal, phrase)]
+        shortest: list[int] = min(lists, key=len, default=[])
+        return [self._normals[number] for number in dict.fromkeys(shortest) if holds(self._normals[number], phrase)]
 
     def _scores(self, query: str) -> np.ndarray:
         """BM25 score of each passage for a query in normal form, [passages]; 0 where they share no word."""
-        words = _searched(query)[:LONGEST_QUERY]
-        return self._index.get_scores(words) if words else np.zeros(len(self.passages), dtype=np.float32)
+        scores = np.zeros(len(self._facts), dtype=np.float32)
+        for word in _searched(query)[:LONGEST_QUERY]:
+            if word in self._holding_word:
+                numbers, summands = self._scores_of(word)
+                scores[numbers] += summands
+        return scores
+
+    def _scores_of(self, word: str) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the passages that have a word, and its score in each, both [passages with the word]."""
+        if word not in self._scored:
+            numbers, frequencies = np.unique(np.array(self._holding_word[word]), return_counts=True)
+            inverse = np.float32(math.log(1 + (len(self._facts) - len(numbers) + 0.5) / (len(numbers) + 0.5)))
+            lengths = self._lengths[numbers]
+            saturation = _SATURATION * ((1 - _LENGTH_SHARE) + _LENGTH_SHARE * lengths / self._lengths.mean())
+            scores = inverse * (frequencies.astype(np.float32) / (saturation + frequencies))
+            self._scored[word] = numbers, scores.astype(np.float32)
+        return self._scored[word]
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        """Searched words of each passage, [passages]."""
+        return np.array([len(_searched(normal)) for normal in self._normals])
 
 
 def _searched(normal: str) -> list[str]:
@@ -94,7 +123,7 @@ _building = threading.Lock()
 
 
 def corpus() -> Corpus:
-    """The corpus, built once per process (about a second), also when the threads of many episodes ask at once."""
+    """The corpus, built once per process, also when the threads of many episodes ask at once."""
     with _building:
         return _corpus()
 

