@@ -16,7 +16,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "numba.config.CPU_FEATURES": "Numba's own option, set while one function is compiled and put back",
     },
     "turnwise/policy/engines/vllm_start.py": {
-        "torch.cpu.get_capabilities": "for the engine's start alone, put back after it: see the module",
+        "torch.cpu.get_capabilities": "for each call of the engine that asks, put back after it: see the module",
         "torch.set_num_threads": "for the engine's start alone, put back after it: see the module",
     },
     "turnwise/policy/model.py": {

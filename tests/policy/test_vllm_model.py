@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.policy.published_shapes import write_published
@@ -15,6 +16,7 @@ from turnwise.config.model_settings import PLAIN
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines import vllm_model
 from turnwise.policy.engines.vllm_model import architecture, engine_memory, precision, share_of_card
+from turnwise.policy.engines.vllm_start import held_to_torchs_kernels
 from turnwise.policy.model import load_policy, save_policy
 
 SMALL = {
@@ -119,3 +121,16 @@ def test_the_share_of_a_card_is_what_the_plan_takes_of_it(
     monkeypatch.setattr(vllm_model, "device_bytes", lambda device: None)
     with pytest.raises(ConfigurationError, match=r"set compute\.device to cpu"):
         share_of_card(memory)
+
+
+def test_the_engine_alone_is_held_to_torchs_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    processor = {"avx2": True, "avx512_f": True, "avx512_bf16": True, "amx_tile": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    with pytest.raises(ConnectionError), held_to_torchs_kernels():
+        assert torch.cpu.get_capabilities() == {**dict.fromkeys(processor, False), "avx2": True}
+        raise ConnectionError
+    assert torch.cpu.get_capabilities() == processor
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    with held_to_torchs_kernels():
+        assert torch.cpu.get_capabilities() == processor

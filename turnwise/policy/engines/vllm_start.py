@@ -38,15 +38,23 @@ handlers: Prefect's, which sends a run's log to its server, would wait five seco
 UNCOMPILED = "TORCH_COMPILE_DISABLE"
 
 
-def _hold_to_torchs_kernels() -> None:
-    """Restrict vLLM to AVX2 where torch is restricted to it (ATEN_CPU_CAPABILITY=avx2).
+@contextmanager
+def held_to_torchs_kernels() -> Iterator[None]:
+    """Within the block, vLLM computes with AVX2 where torch is restricted to it (ATEN_CPU_CAPABILITY=avx2).
 
-    vLLM chooses its kernels by `torch.cpu.get_capabilities`, which reports the processor's and ignores the variable.
+    vLLM chooses its kernels by `torch.cpu.get_capabilities`, which reports the processor's and ignores the variable: it
+    asks as it starts, loads weights and computes. What else asks in this process is answered as before.
     """
-    if torch.backends.cpu.get_cpu_capability() == "AVX2":
-        asked = torch.cpu.get_capabilities()
-        held = {name: has and not name.startswith(("avx512", "amx")) for name, has in asked.items()}
-        torch.cpu.get_capabilities = lambda: held  # type: ignore[assignment]
+    if torch.backends.cpu.get_cpu_capability() != "AVX2":
+        yield
+        return
+    capabilities = torch.cpu.get_capabilities
+    held = {name: has and not name.startswith(("avx512", "amx")) for name, has in capabilities().items()}
+    torch.cpu.get_capabilities = lambda: held  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.cpu.get_capabilities = capabilities
 
 
 def import_vllm() -> Any:
@@ -56,7 +64,6 @@ def import_vllm() -> Any:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     # This variable would override kv_cache_memory_bytes, and is in whole gigabytes.
     os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
-    _hold_to_torchs_kernels()
     # vLLM collects garbage five times while it starts, over the 800,000 objects that its imports left. The collector
     # skips frozen objects, which halves the time of the start.
     collecting = gc.isenabled()
