@@ -167,8 +167,7 @@ def a_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
 
 def print_plan(experiment: Experiment) -> None:
     """The planned memory of each phase."""
-    from flows.needs.fitting import parts_of
-    from flows.needs.memory import largest_plan
+    from flows.needs.memory import largest_plan, parts_of
     from turnwise.policy.dimensions import dimensions_of
 
     dimensions = dimensions_of(experiment.policy)

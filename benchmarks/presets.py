@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.needs.fitting import remedies
-from flows.needs.memory import memory_plan
-from flows.needs.work import planned_run
+from flows.needs.disk import planned_run
+from flows.needs.memory import memory_plan, remedies
 from tests.policy.published_shapes import write_published
 from turnwise.experiment import Experiment, load
 from turnwise.policy.dimensions import Dimensions, dimensions_in

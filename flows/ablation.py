@@ -8,7 +8,7 @@ from prefect import flow
 from rich.console import Console
 
 from flows.needs.disk import disk_guard
-from flows.needs.fitting import require_memory
+from flows.needs.memory import require_memory
 from flows.plan import plan_ablation
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.finished import AblationOutcome, keep_finished

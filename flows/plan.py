@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from flows.needs.model_seconds import model_seconds
 from flows.prepare import evaluate_baselines, evaluate_warm_start, materials, prepare_policy
 from flows.report import report_runs
 from flows.run_state import Prepared, Run
 from flows.runtime.display import Display
-from flows.runtime.work_left import kind_of
+from flows.runtime.work_left import kind_of, model_seconds
 from flows.train import begin, iterate, play_test_tasks, return_to_healthy
 from tasks.calls import Call, Unrecorded
 from turnwise.errors import TurnwiseError

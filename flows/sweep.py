@@ -21,7 +21,7 @@ from prefect import flow
 from rich.console import Console
 
 from flows.needs.disk import disk_guard
-from flows.needs.fitting import require_memory
+from flows.needs.memory import require_memory
 from flows.plan import plan_runs
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, recording_store

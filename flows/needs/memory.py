@@ -11,21 +11,44 @@ reference policy of an adapter is the learner's own model with the adapter off. 
     critic        gradients and activations of a critic with a trunk of its own
 
 `turnwise.policy.memory_plan` has the arithmetic, `turnwise.policy.checkpointing_plan` that of checkpointing on a card,
-and `flows.needs.placement` that of several learner processes. The peak is that of the phase that takes the most.
+and the end of this file that of several processes. The peak is that of the phase that takes the most.
+
+With N learner processes (`compute.learner_processes`), of which each has a card, the first card takes the most:
+
+    sliced      weights, moments, gradients, the reference policy, a critic, the policy that sampled       1 / N
+    of each     activations and logits of a micro-batch, and the weights that are gathered around them     whole
+    shared      the engine that is on the first card                                                       whole
+
+Engines of their own processes (`compute.engines`, `compute.tensor_parallel`) begin with the first card, or are on
+others (`compute.engines_apart`); what an engine takes of a card is that of one of its devices.
+
+On the CPU all share one memory: slices are whole together, and what each process has counts as often as there are of
+them.
+
+The plan is within 15 % of the peak that is measured (`python -m benchmarks.memory`). So a run is refused only where
+even that much less would not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import groupby
+from typing import Any
 
-from flows.needs.placement import libraries, spread
 from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE
-from turnwise.config.model_settings import ModelSettings
-from turnwise.experiment import Experiment
+from turnwise.config.model_settings import Adapter, Compute, ModelSettings
+from turnwise.config.overlays import merged
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, build
 from turnwise.policy.checkpointing_plan import activations
-from turnwise.policy.dimensions import Dimensions
-from turnwise.policy.memory_plan import LIBRARIES, EngineMemory, ModelMemory
+from turnwise.policy.device_memory import device_bytes
+from turnwise.policy.dimensions import Dimensions, dimensions_of
+from turnwise.policy.engines.processes import EngineSpread
+from turnwise.policy.memory_plan import GIB, LIBRARIES, EngineMemory, ModelMemory
+from turnwise.policy.pretrained import asks_hub, pretrained, pretrained_folder
+from turnwise.policy.sizes import covered
 
 SAMPLING = "sampling"
 """The phase in which an engine that sleeps (`compute.sleep_level`) is awake."""
@@ -183,3 +206,233 @@ def _engine(own: Experiment, dimensions: Dimensions) -> EngineMemory:
         episodes=min(MOST_EPISODES_AT_ONCE, max(trained, evaluated)),
         tensor_parallel=own.compute.tensor_parallel,
     )
+
+
+TOLERANCE = 0.15
+"""The share by which a plan may be above or below the measured peak."""
+SMALLER_CHUNK_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Settings that lower the peak, as options of the command line, and the peak with them in bytes."""
+
+    options: str
+    peak: int
+
+
+def require_memory(experiment: Experiment, processes: int = 1) -> None:
+    """Raise ConfigurationError where the ablation cannot fit into the memory of its device.
+
+    A model on a hub is downloaded first, as the run would do next. A device that is not there is another check's
+    subject.
+    """
+    available = device_bytes(experiment.compute.device)
+    if available is None:
+        return
+    if asks_hub(experiment.policy.model) and (found := pretrained(experiment.policy)) is not None:
+        pretrained_folder(found)
+    dimensions = dimensions_of(experiment.policy)
+    if dimensions is None:  # a GGUF of an architecture that only transformers knows
+        return
+    plan, running = largest_plan(experiment, dimensions), processes_with_runs(experiment, processes)
+    if fits(running * plan.peak.bytes, available) is not False:
+        return
+    offered = [f"{each.options} ({each.peak / GIB:,.1f} GiB)" for each in remedies(experiment, dimensions)]
+    taken = f"{plan.peak.bytes / GIB:,.1f} GiB" + (f" for each of {running} processes" if running > 1 else "")
+    offered += ["fewer --processes"] if running > 1 else []
+    raise ConfigurationError(
+        f"the ablation must fit into the memory of {experiment.compute.device}, {available / GIB:,.1f} GiB; by the "
+        f"plan {plan.variant} takes {taken} in its phase {plan.peak.name} ({parts_of(plan)}). "
+        f"What would change it: {'; '.join([*offered, 'a smaller policy, or a device with more memory'])}. "
+        "turnwise ablation --dry-run prints the whole plan"
+    )
+
+
+def processes_with_runs(experiment: Experiment, processes: int) -> int:
+    """The number of processes that train at the same time."""
+    return min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds))
+
+
+def fits(needed: int, available: int) -> bool | None:
+    """Whether this many bytes fit; None where it cannot be said, within the plan's tolerance."""
+    if needed <= available:
+        return True
+    return None if needed <= available * (1 + TOLERANCE) else False
+
+
+def parts_of(plan: MemoryPlan) -> str:
+    """The parts of the plan's peak, the largest first."""
+    parts = sorted(plan.peak.parts.items(), key=lambda part: -part[1])
+    return ", ".join(f"{name} {size / GIB:,.1f}" for name, size in parts if size >= 0.05 * GIB)
+
+
+def remedies(experiment: Experiment, dimensions: Dimensions) -> list[Remedy]:
+    """The settings that lower the peak, each by itself, the most effective first; and all of them together."""
+    before = largest_plan(experiment, dimensions).peak.bytes
+    changes = dict(_changes(experiment, dimensions))
+    found = [
+        Remedy(options, peak)
+        for options, change in changes.items()
+        if (peak := largest_plan(_changed(experiment, change), dimensions).peak.bytes) < before
+    ]
+    found.sort(key=lambda remedy: remedy.peak)
+    if len(found) < 2:
+        return found
+    everything: Mapping[str, Any] = {}
+    for remedy in found:
+        everything = merged(everything, changes[remedy.options])
+    together = largest_plan(_changed(experiment, everything), dimensions).peak.bytes
+    return [*found, Remedy("all of these", together)]
+
+
+def _changed(experiment: Experiment, change: Mapping[str, Any]) -> Experiment:
+    return build(merged(experiment.model_dump(mode="json"), change), like=experiment)
+
+
+def _changes(experiment: Experiment, dimensions: Dimensions) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every setting that may lower the memory of this experiment, as an option and as values."""
+    compute, optimization, tokens = experiment.compute, experiment.optimization, experiment.agent.context_tokens
+    adapter = {"rank": 8, "alpha": 16}
+    sliced = compute.learner_processes > 1  # what `require_processes` refuses is no remedy
+    if not sliced and optimization.adapter is None and covered(dimensions.shapes, Adapter.model_validate(adapter)):
+        yield "-s 'optimization.adapter={rank: 8, alpha: 16}'", {"optimization": {"adapter": adapter}}
+    if not compute.gradient_checkpointing:
+        yield "-s compute.gradient_checkpointing=true", {"compute": {"gradient_checkpointing": True}}
+    if not (sliced or compute.offload_moments):
+        if compute.moments == "float32":
+            smaller = "bfloat16" if find_spec("torchao") is None else "8-bit"
+            yield f"-s compute.moments={smaller}", {"compute": {"moments": smaller}}
+        if compute.device == "cuda":
+            yield "-s compute.offload_moments=true", {"compute": {"offload_moments": True}}
+    if (compute.device, compute.engine, compute.sleep_level) == ("cuda", "vllm", 0):
+        yield "-s compute.sleep_level=2", {"compute": {"sleep_level": 2}}
+    if compute.logit_chunk_tokens > SMALLER_CHUNK_TOKENS:
+        chunk = {"logit_chunk_tokens": SMALLER_CHUNK_TOKENS}
+        yield f"-s compute.logit_chunk_tokens={SMALLER_CHUNK_TOKENS}", {"compute": chunk}
+    if compute.device == "cuda" and compute.precision == "float32":
+        yield "-s compute.precision=bfloat16", {"compute": {"precision": "bfloat16"}}
+    if optimization.micro_batch_tokens > tokens:
+        change = {"optimization": {"micro_batch_tokens": tokens}}
+        yield f"-s optimization.micro_batch_tokens={tokens}", change
+    if experiment.critic.micro_batch_tokens > tokens:
+        yield f"-s critic.micro_batch_tokens={tokens}", {"critic": {"micro_batch_tokens": tokens}}
+    if experiment.warm_start.enabled and experiment.warm_start.micro_batch_tokens > tokens:
+        yield f"-s warm_start.micro_batch_tokens={tokens}", {"warm_start": {"micro_batch_tokens": tokens}}
+    if experiment.critic.trunk == "own":
+        shared = {"trunk": "policy", "coefficient": 0.5, "initial": "policy"}
+        yield "-s critic.trunk=policy -s critic.coefficient=0.5", {"critic": shared}
+    if experiment.monitors.probe_every is not None and optimization.reference is None:
+        yield "-s monitors.probe_every=null", {"monitors": {"probe_every": None}}
+
+
+SLICED = frozenset(
+    {
+        "weights",
+        "moments",
+        "gradients",
+        "reference policy",
+        "critic: weights, moments",
+        "policy that sampled",
+    }
+)
+GATHERED = "gathered weights, gradients"
+
+
+def libraries(compute: Compute) -> int:
+    """What the libraries of all processes take on the first card, or on the CPU, in bytes."""
+    size, separate = compute.learner_processes, EngineSpread.of(compute).in_processes
+    learners = size if size > 1 else 0
+    if compute.device == "cpu":
+        processes = 1 + learners + (_engine_processes(compute) if separate else 0)
+    else:
+        own = 1 if learners == 0 or not separate else 0  # this process has the learner, the engine or neither
+        processes = own + min(1, learners) + (1 if separate and not compute.engines_apart else 0)
+    return processes * LIBRARIES[compute.device][compute.engine]
+
+
+def _engine_processes(compute: Compute) -> int:
+    """Those of the engines, and with tensor parallelism those of their devices besides."""
+    parallel = compute.tensor_parallel
+    return compute.engines * (1 + parallel if parallel > 1 else 1)
+
+
+def spread(parts: Mapping[str, int], compute: Compute, model: ModelMemory, *, samples: bool) -> dict[str, int]:
+    """The parts of a phase, in bytes, on the first card, or on the CPU of all processes of the run.
+
+    `samples`: whether the engine computes in this phase, and no learner process.
+    """
+    size, on_card = compute.learner_processes, compute.device != "cpu"
+    found: dict[str, int] = {}
+    for name, number in parts.items():
+        if name == "libraries":
+            found[name] = number
+        elif size > 1 and name in SLICED:
+            found[name] = -(-number // size) if on_card else number
+        elif name in SLICED:
+            found[name] = number
+        elif name.startswith("engine") or samples:
+            found[name] = number if on_card else number * compute.engines * compute.tensor_parallel
+            if compute.engines_apart:
+                del found[name]
+        else:
+            found[name] = number if on_card else number * size
+    if size > 1 and not samples:
+        found[GATHERED] = model.gathered * (1 if on_card else size)
+    return found
+
+
+def placement(compute: Compute) -> Iterator[tuple[str, str]]:
+    """Where the processes of one run sit: what sits there, by place."""
+    if compute.device == "cpu":
+        yield "host", _on_the_host(compute)
+        return
+    yield "card 0", "; ".join(filter(None, (_engine_on(compute, 0), _learner_on(compute, 0))))
+    kinds = groupby(range(1, compute.cards), lambda card: (_has_engine(compute, card), _has_learner(compute, card)))
+    for (engine, learner), group in kinds:
+        cards = list(group)
+        if len(cards) == 1:
+            learner_words = f"learner process {cards[0]}" if learner else ""
+            yield f"card {cards[0]}", "; ".join(filter(None, (_engine_on(compute, cards[0]), learner_words)))
+            continue
+        part = "a part of an engine" if compute.tensor_parallel > 1 else "an engine"
+        words = [part] * engine + ["a learner process"] * learner
+        yield f"cards {cards[0]} to {cards[-1]}", f"{' and '.join(words)} each"
+
+
+def _on_the_host(compute: Compute) -> str:
+    size = compute.learner_processes
+    if not EngineSpread.of(compute).in_processes:
+        learner = "the learner, in the same" if size == 1 else f"{size} learner processes"
+        return f"{compute.engine}, in the run's own process; {learner}"
+    engines = f"{compute.engines} engine{'s' * (compute.engines > 1)} ({compute.engine})"
+    of_parts = f" of {compute.tensor_parallel} parts" if compute.tensor_parallel > 1 else ""
+    learner = "the learner, in the run's own process" if size == 1 else f"{size} learner processes"
+    return f"{engines}{of_parts}, a process each; {learner}"
+
+
+def _has_engine(compute: Compute, card: int) -> bool:
+    return 0 <= card - compute.first_engine_card < compute.engines * compute.tensor_parallel
+
+
+def _has_learner(compute: Compute, card: int) -> bool:
+    return card < compute.learner_processes
+
+
+def _engine_on(compute: Compute, card: int) -> str:
+    """The engine on a card; empty without one."""
+    if not _has_engine(compute, card):
+        return ""
+    if not EngineSpread.of(compute).in_processes:
+        return f"{compute.engine}, in the run's own process"
+    engine, part = divmod(card - compute.first_engine_card, compute.tensor_parallel)
+    of = f", part {part} of {compute.tensor_parallel}" if compute.tensor_parallel > 1 else ""
+    return f"{compute.engine}, engine process {engine} of {compute.engines}{of}"
+
+
+def _learner_on(compute: Compute, card: int) -> str:
+    """The learner on the first card."""
+    if compute.learner_processes > 1:
+        return f"learner process {card} of {compute.learner_processes}"
+    separate = EngineSpread.of(compute).in_processes
+    return "the learner, in the run's own process" if separate else "the learner, in the same"

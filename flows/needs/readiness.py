@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.needs.fitting import require_memory
+from flows.needs.memory import require_memory
 from turnwise.agent.formats import make_format
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.errors import ConfigurationError

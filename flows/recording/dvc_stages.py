@@ -26,7 +26,7 @@ from rich.console import Console
 from flows import roster
 from flows.ablation import comparison
 from flows.needs.disk import disk_guard
-from flows.needs.fitting import require_memory
+from flows.needs.memory import require_memory
 from flows.plan import Plan, plan_preparation, plan_run
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, recording_store

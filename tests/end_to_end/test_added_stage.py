@@ -16,8 +16,7 @@ from flows import plan as of_plan
 from flows import roster
 from flows import train as of_train
 from flows.commands.plan import show_plan
-from flows.needs.disk import needs_of
-from flows.needs.work import planned_run
+from flows.needs.disk import needs_of, planned_run
 from flows.plan import plan_ablation
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import tracking_uri

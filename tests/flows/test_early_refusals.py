@@ -105,7 +105,7 @@ def test_bfloat16_is_refused_on_a_processor_that_is_known_to_lack_it(
 
 
 def test_too_little_memory_is_refused_before_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.needs.fitting.device_bytes", lambda device: 2**20)
+    monkeypatch.setattr("flows.needs.memory.device_bytes", lambda device: 2**20)
     with pytest.raises(ConfigurationError, match="must fit into the memory of cpu"):
         require_machine(load(PARAMETERS, settings=EMBEDDED))
 

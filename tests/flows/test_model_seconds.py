@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.needs.model_seconds import model_seconds
 from flows.plan import plan_ablation
-from flows.runtime.work_left import TEST, WorkLeft
+from flows.runtime.work_left import TEST, WorkLeft, model_seconds
 from tasks.observing import StageCall
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference

@@ -13,11 +13,18 @@ import pytest
 from rich.console import Console
 
 from flows.ablation import comparison
-from flows.commands.memory_table import show_memory
-from flows.needs import fitting
-from flows.needs.fitting import fits, parts_of, remedies, require_memory
-from flows.needs.memory import MemoryPlan, largest_plan, memory_plan
-from flows.needs.placement import placement
+from flows.commands.plan import show_memory
+from flows.needs import memory
+from flows.needs.memory import (
+    MemoryPlan,
+    fits,
+    largest_plan,
+    memory_plan,
+    parts_of,
+    placement,
+    remedies,
+    require_memory,
+)
 from tests.policy.published_shapes import write_published
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
@@ -52,7 +59,7 @@ def parts(plan: MemoryPlan, phase: str) -> dict[str, int]:
 
 @pytest.fixture
 def with_device(monkeypatch: pytest.MonkeyPatch) -> Devices:
-    return lambda size: monkeypatch.setattr(fitting, "device_bytes", lambda device: size)
+    return lambda size: monkeypatch.setattr(memory, "device_bytes", lambda device: size)
 
 
 def test_the_plan_of_a_tiny_policy_is_that_worked_by_hand() -> None:
@@ -201,7 +208,7 @@ def test_the_table_has_every_phase_and_says_whether_it_fits(
     found = dimensions_in(write_published(tmp_path, "0.5B"))
 
     def said(size: int | None) -> str:
-        monkeypatch.setattr("flows.commands.memory_table.device_bytes", lambda device: size)
+        monkeypatch.setattr("flows.commands.plan.device_bytes", lambda device: size)
         written = io.StringIO()
         show_memory(experiment, found, 1, Console(file=written, width=80))
         return written.getvalue()

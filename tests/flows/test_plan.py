@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from flows.commands.plan import show_plan
-from flows.needs.work import PlannedRun, planned_run
+from flows.needs.disk import PlannedRun, planned_run
 from tests.envs.search.corpus_samples import RIVERS, SOURCES, write_corpus
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
