@@ -86,7 +86,7 @@ class Claim(Section):
 
 
 class PlannedPower(Section):
-    """The power analysis of a measure, written down before the runs: see `lab.science.power`."""
+    """The power analysis of a measure, written down before the runs: see `turnwise.statistics.power`."""
 
     measure: str
     worth_having: Annotated[float, Field(gt=0)]

@@ -13,8 +13,8 @@ import numpy as np
 
 from lab.science.claim_verdicts import LEVEL, DecidedClaim, Evidence, Verdict
 from lab.science.claims import ClaimsPage, PlannedPower
-from lab.science.power import seeds_to_decide, smallest_decided
 from turnwise.results.report_data import ReportData
+from turnwise.statistics.power import seeds_to_decide, smallest_decided
 
 
 @dataclass(frozen=True)

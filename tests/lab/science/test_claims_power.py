@@ -7,9 +7,9 @@ import pytest
 from lab.science.claim_verdicts import decide
 from lab.science.claims import ClaimsPage
 from lab.science.claims_power import open_relations, planned_seeds
-from lab.science.power import seeds_to_decide, smallest_decided
 from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
+from turnwise.statistics.power import seeds_to_decide, smallest_decided
 
 OURS, THEIRS = (0.50, 0.54, 0.46, 0.52), (0.49, 0.50, 0.48, 0.49)
 DEVIATION = 0.026458

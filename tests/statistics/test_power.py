@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lab.science.power import MOST_SEEDS, POWER, power, seeds_to_decide, smallest_decided
+from turnwise.statistics.power import MOST_SEEDS, POWER, power, seeds_to_decide, smallest_decided
 
 
 def test_seeds_are_those_of_the_textbook() -> None:
