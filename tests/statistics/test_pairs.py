@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from turnwise.seeding import generator
-from turnwise.statistics.pairs import difference, difference_of_runs, two_sample_spread, two_way_spread
+from turnwise.statistics.pairs import (
+    difference,
+    difference_of_policies,
+    difference_of_runs,
+    two_sample_spread,
+    two_way_spread,
+)
 from turnwise.statistics.significance import holm
 
 SIMULATIONS = 1000
@@ -141,3 +147,15 @@ def test_among_all_pairs_of_four_that_are_alike_one_is_called_different_at_most_
     corrected = np.array([holm(column) for column in of_pairs.T.tolist()])
     uncorrected = (of_pairs.min(axis=0) < 0.05).mean()
     assert (corrected.min(axis=1) < 0.05).mean() < 0.05 + ALLOWED < uncorrected
+
+
+def test_two_policies_are_compared_over_tasks_by_the_paired_t_test() -> None:
+    first, second = [1.0, 0.0, 1.0, 1.0, 0.5], [0.0, 0.0, 1.0, 0.5, 0.5]
+    found, known = difference_of_policies(first, second), stats.ttest_rel(first, second)
+    assert (found.interval.value, found.interval.over, found.interval.count) == (pytest.approx(0.3), "tasks", 5)
+    assert found.p == pytest.approx(known.pvalue)
+    limits = known.confidence_interval(0.95)
+    assert (found.interval.low, found.interval.high) == pytest.approx((limits.low, limits.high))
+    assert difference_of_policies([1.0], [0.0]).p is None
+    with pytest.raises(ValueError, match="a number for each task; found 5 and 1"):
+        difference_of_policies(first, [1.0])

@@ -3,6 +3,8 @@ import pytest
 
 from turnwise.seeding import generator
 from turnwise.statistics import ReferencePoints, Results, judge
+from turnwise.statistics.power import smallest_decided, smallest_found
+from turnwise.statistics.verdict import smallest_decidable
 
 
 def results(level: float, seeds: int, name: str = "runs", tasks: int = 30, spread: float = 0.03) -> Results:
@@ -91,3 +93,29 @@ def test_curves_tell_the_area_and_when_the_stated_success_was_reached() -> None:
     (learning,) = judge("success", {"a": results(0.5, 2)}, curves=curves, stated=0.9).learning
     assert learning.area is not None and learning.area.value == pytest.approx((0.55 + 0.3) / 2)
     assert (learning.reached.at, learning.reached.median) == ((10, None), None)
+
+
+def test_a_pair_says_below_which_difference_its_runs_decide_nothing() -> None:
+    # Two tasks that every run solves alike: the differences over seeds are 0.1, 0.2 and 0.3, so that the error is
+    # 0.1 / sqrt(3) with two degrees of freedom, as in a paired t test.
+    first = Results({seed: dict.fromkeys("ab", 0.5 + 0.1 * seed) for seed in (1, 2, 3)})
+    second = Results({seed: dict.fromkeys("ab", 0.5) for seed in (1, 2, 3)})
+    smallest = smallest_decidable(first, second, significance=0.05)
+    assert smallest == pytest.approx(smallest_decided(0.1, 3, 0.05)) and smallest is not None and smallest > 0.2
+    assert judge("success", {"a": first, "b": second}).pairs[0].verdict == "not distinguishable"
+    assert smallest_decidable(Results({1: {"a": 1.0}}), Results({1: {"a": 0.0}}), significance=0.05) is None
+
+
+def test_policies_without_seeds_are_compared_over_tasks() -> None:
+    first = Results({0: {f"task {place}": float(place % 4 > 0) for place in range(40)}})
+    second = Results({0: {f"task {place}": float(place % 4 > 1) for place in range(40)}})
+    judged = judge("accuracy", {"first": first, "second": second}, policies=True)
+    (pair,) = judged.pairs
+    assert (pair.verdict, pair.difference.over, pair.difference.count) == ("higher", "tasks", 40)
+    assert (pair.effect, pair.exact) == (None, None)
+    assert [standing.mean.over for standing in judged.standings] == ["tasks", "tasks"]
+    assert judged.standings[0].interquartile_mean is None
+    # 0.25 has the deviation sqrt(0.1875 * 40 / 39) over 40 tasks.
+    error = (0.25 * 0.75 / 39) ** 0.5
+    smallest = smallest_decidable(first, second, significance=0.05, policies=True)
+    assert smallest == pytest.approx(smallest_found(error, 39, 0.05))

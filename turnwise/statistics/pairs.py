@@ -34,6 +34,8 @@ class Difference:
     p: float | None
     """Two-sided, before any correction. None where there is no interval, but 1 where several runs of both sides are
     equal throughout."""
+    spread: Spread | None = None
+    """The standard error of the difference, with its degrees of freedom; None where there is no interval."""
 
 
 def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: float = 0.95) -> Difference:
@@ -74,6 +76,24 @@ def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level
     return _with_bounds(found, spread, rounding_of(*sides), "Student's t")
 
 
+def difference_of_policies(
+    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, level: float = 0.95
+) -> Difference:
+    """The mean of `first` minus that of `second`, one number per task, for two policies as they are.
+
+    By the paired t test over tasks: how the two would differ on other tasks of the kind. It says nothing of the methods
+    that made them, which another training run might rank the other way. Raises ValueError for other numbers of tasks.
+    """
+    one, other = finite(first, "tasks"), finite(second, "tasks")
+    if len(one) != len(other):
+        raise ValueError(f"both policies must have a number for each task; found {len(one)} and {len(other)}")
+    found = Interval(float(one.mean() - other.mean()), None, None, "tasks", len(one), level)
+    if len(one) == 1:
+        return Difference(found, None)
+    spread = _combined([], _of_tasks(one - other), [])
+    return _with_bounds(found, spread, rounding_of(one, other), "Student's t")
+
+
 def _with_bounds(found: Interval, spread: Spread, rounding: float, method: Method) -> Difference:
     """A difference that has no bounds yet, with those of its uncertainty, unless that is a rounding."""
     from scipy import special
@@ -83,7 +103,7 @@ def _with_bounds(found: Interval, spread: Spread, rounding: float, method: Metho
         return Difference(found, 1.0 if abs(found.value) <= rounding else None)
     half = float(special.stdtrit(freedom, (1 + found.level) / 2)) * error
     interval = replace(found, low=found.value - half, high=found.value + half, method=method)
-    return Difference(interval, float(2 * special.stdtr(freedom, -abs(found.value) / error)))
+    return Difference(interval, float(2 * special.stdtr(freedom, -abs(found.value) / error)), spread)
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,17 @@ def power(difference: float, deviation: float, seeds: int, level: float) -> floa
     `deviation` is that of the differences over seeds, `level` the significance level. Raises ValueError for fewer than
     two seeds, and for a deviation that is not above 0.
     """
-    from scipy import special
-
     if seeds < 2 or not deviation > 0:
         raise ValueError(f"seeds must be 2 or more, and the deviation above 0; found {seeds} and {deviation:g}")
-    bound = special.stdtrit(seeds - 1, 1 - level / 2)
-    return float(1 - special.nctdtr(seeds - 1, difference * math.sqrt(seeds) / deviation, bound))
+    return power_of_test(difference, deviation / math.sqrt(seeds), seeds - 1, level)
+
+
+def power_of_test(difference: float, error: float, freedom: float, level: float) -> float:
+    """The same of any t test, by the standard error of the difference, above 0, and its degrees of freedom."""
+    from scipy import special
+
+    bound = special.stdtrit(freedom, 1 - level / 2)
+    return float(1 - special.nctdtr(freedom, difference / error, bound))
 
 
 def seeds_to_decide(difference: float, deviation: float, level: float, wanted: float = POWER) -> int | None:
@@ -50,10 +55,14 @@ def seeds_to_decide(difference: float, deviation: float, level: float, wanted: f
 
 def smallest_decided(deviation: float, seeds: int, level: float, wanted: float = POWER) -> float:
     """The smallest difference that `seeds` find with probability `wanted`, in the unit of `deviation`."""
+    return smallest_found(deviation / math.sqrt(seeds), seeds - 1, level, wanted)
+
+
+def smallest_found(error: float, freedom: float, level: float, wanted: float = POWER) -> float:
+    """The smallest difference that a t test with this standard error finds with probability `wanted`, in its unit."""
     from scipy import optimize
 
-    largest = deviation
-    while power(largest, deviation, seeds, level) < wanted:
+    largest = error
+    while power_of_test(largest, error, freedom, level) < wanted:
         largest *= 2
-    found = optimize.brentq(lambda each: power(each, deviation, seeds, level) - wanted, 0.0, largest)
-    return float(found)
+    return float(optimize.brentq(lambda each: power_of_test(each, error, freedom, level) - wanted, 0.0, largest))

@@ -15,7 +15,8 @@ from typing import Literal
 
 from turnwise.statistics.curves import Points, Reached, area, reached
 from turnwise.statistics.interval import Interval
-from turnwise.statistics.pairs import Difference, difference, difference_of_runs
+from turnwise.statistics.pairs import Difference, difference, difference_of_policies, difference_of_runs
+from turnwise.statistics.power import smallest_found
 from turnwise.statistics.results import ReferencePoints, Results, common_tasks, normalised
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, performance_profile, student_over_seeds
 from turnwise.statistics.significance import (
@@ -25,6 +26,7 @@ from turnwise.statistics.significance import (
     probability_of_improvement,
     smallest_exact_p,
 )
+from turnwise.statistics.tasks import over_tasks
 
 Verdict = Literal["higher", "lower", "not distinguishable", "one seed: not decided"]
 SHARE = (0.0, 1.0)
@@ -64,7 +66,8 @@ class Standing:
 
     name: str
     mean: Interval
-    interquartile_mean: Interval
+    interquartile_mean: Interval | None
+    """None where policies are compared over tasks."""
     normalised: Interval | None
     """The mean on the scale from the random policy (0) to the oracle (1); None where one of them is missing, or the
     oracle is no better."""
@@ -123,12 +126,15 @@ def judge(
     stated: float = 0.8,
     share: bool = True,
     level: float = 0.95,
+    policies: bool = False,
 ) -> Judgement:
     """Compare every variant with its warm start, and every pair of variants.
 
     `frames` has the reference points and `curves` the learning curves by variant, one curve per run over iterations; of
     a run that was ended early, with its last value carried forward (`turnwise.statistics.curves`).
     `stated` is the success threshold of the learning curves. `share` says that the measure lies between 0 and 1.
+    `policies` says that each variant is one policy with a single run, such as a published model: then intervals and
+    verdicts are over tasks.
     """
     within = SHARE if share else (float("-inf"), float("inf"))
     framed = {name: (frames or {}).get(name, ReferencePoints()) for name in variants}
@@ -143,12 +149,18 @@ def judge(
             above = performance_profile(found.table(found.tasks), THRESHOLDS, level=level)
             profiles[name] = list(zip(THRESHOLDS, above, strict=True))
         means = list(found.means.values())
-        mean = student_over_seeds(means, level=level, within=within)
+        if policies:
+            only = list(found.table(found.tasks).mean(axis=0))
+            mean = over_tasks(only, seed=0, proportion=share)
+        else:
+            mean = student_over_seeds(means, level=level, within=within)
         standings.append(
             Standing(
                 name=name,
                 mean=mean,
-                interquartile_mean=interquartile_mean_over_seeds(means, level=level, within=within),
+                interquartile_mean=(
+                    None if policies else interquartile_mean_over_seeds(means, level=level, within=within)
+                ),
                 normalised=(
                     None
                     if frame.random is None or frame.oracle is None
@@ -158,7 +170,7 @@ def judge(
             )
         )
     found_pairs = [
-        compare(one, variants[one], other, variants[other], level=level)
+        compare(one, variants[one], other, variants[other], level=level, policies=policies)
         for one, other in itertools.combinations(variants, 2)
     ]
     pairs = _corrected(found_pairs, level)
@@ -173,22 +185,15 @@ def judge(
     )
 
 
-def compare(first: str, of_first: Results, second: str, of_second: Results, *, level: float = 0.95) -> Comparison:
+def compare(
+    first: str, of_first: Results, second: str, of_second: Results, *, level: float = 0.95, policies: bool = False
+) -> Comparison:
     """The comparison of one pair, run by run where both have the same seeds, before any correction.
 
     Where they have fewer than two tasks in common, the means of runs are compared, and the difference is over seeds
-    alone.
+    alone. `policies`: each is one policy, and the difference is over tasks.
     """
-    tasks = common_tasks(of_first, of_second)
-    seeds = sorted(of_first.runs)
-    paired = seeds == sorted(of_second.runs) and len(tasks) > 1
-    if len(tasks) > 1:
-        one, other = of_first.table(tasks, seeds), of_second.table(tasks, seeds if paired else None)
-        means = (one.mean(axis=1).tolist(), other.mean(axis=1).tolist())
-        found = difference(one, other, paired=paired, level=level)
-    else:
-        means = (list(of_first.means.values()), list(of_second.means.values()))
-        found = difference_of_runs(*means, level=level)
+    found, paired, means = _compared(of_first, of_second, level, policies)
     several = min(map(len, means)) > 1
     return replace(
         _comparison(first, second, found, paired, level),
@@ -197,6 +202,33 @@ def compare(first: str, of_first: Results, second: str, of_second: Results, *, l
         exact=exact_p(*means, paired=paired) if several else None,
         smallest=smallest_exact_p(*map(len, means), paired=paired) if several else None,
     )
+
+
+def smallest_decidable(first: Results, second: Results, *, significance: float, policies: bool = False) -> float | None:
+    """The smallest difference that these numbers of runs and tasks find with a probability of 80 %.
+
+    From the spread that the results show (`turnwise.statistics.power`). None where that cannot be estimated, as with
+    one seed. `significance` is the level of the test, after any correction.
+    """
+    spread = _compared(first, second, 1 - significance, policies)[0].spread
+    return None if spread is None else smallest_found(float(spread.error), float(spread.freedom), significance)
+
+
+def _compared(
+    first: Results, second: Results, level: float, policies: bool
+) -> tuple[Difference, bool, tuple[list[float], list[float]]]:
+    """The difference, whether it is by pairs of runs, and the means of the runs of both."""
+    tasks = common_tasks(first, second)
+    seeds = sorted(first.runs)
+    paired = seeds == sorted(second.runs) and len(tasks) > 1
+    if len(tasks) < 2:
+        means = (list(first.means.values()), list(second.means.values()))
+        return difference_of_runs(*means, level=level), False, means
+    one, other = first.table(tasks, seeds), second.table(tasks, seeds if paired else None)
+    means = (one.mean(axis=1).tolist(), other.mean(axis=1).tolist())
+    if policies:
+        return difference_of_policies(one.mean(axis=0), other.mean(axis=0), level=level), True, means
+    return difference(one, other, paired=paired, level=level), paired, means
 
 
 def _gain(name: str, found: Results, warm_start: Results | None, level: float) -> Comparison | None:
