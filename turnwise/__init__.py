@@ -30,6 +30,7 @@ PUBLIC = {
     for module, names in {
         "flows.python.ablation_report": "AblationReport read_report",
         "flows.python.experiments": "load",
+        "flows.python.judging": "judge",
         "flows.python.recorded": "OpenedPolicy RecordedRuns runs",
         "flows.python.running": "FinishedAblation ablation evaluate prepare run sweep",
         "flows.sweep": "SweepResult",

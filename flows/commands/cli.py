@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from flows.commands.judge import judge
 from flows.commands.options import refusal
 from flows.commands.records import compare, export, lineage, reproduce, show, ui
 from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
@@ -54,7 +55,7 @@ def commands_of_a_clone() -> Sequence[Callable[..., None]]:
 COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Begin": (init, new),
     "Run an experiment": (ablation, experiment, sweep, prepare, evaluate),
-    "Look at what was run": (show, compare, lineage, ui),
+    "Look at what was run": (show, compare, judge, lineage, ui),
     "Worlds": (worlds, check, play, serve),
     "Keep, repeat and repair": (export, reproduce, verify, prune, restore, stage),
     "Studies": (credit, *commands_of_a_clone()),

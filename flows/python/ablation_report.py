@@ -43,8 +43,15 @@ ENDED_HEADER = (
 class AblationReport:
     """What an ablation found: the report's tables and figures. In a notebook it shows its table."""
 
-    def __init__(self, data: ReportData, folder: Path) -> None:
-        self.data, self.folder = data, folder
+    def __init__(self, data: ReportData, folder: Path | None) -> None:
+        self.data, self._folder = data, folder
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the report's files. Raises ConfigurationError where none was to be written."""
+        if self._folder is None:
+            raise ConfigurationError("a report must be written to have a folder; this one was not: give `to`")
+        return self._folder
 
     @property
     def page(self) -> Path:

@@ -9,6 +9,7 @@ from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.outcomes import Outcomes
 from turnwise.statistics import Comparison, Interval, Judgement, Standing
 from turnwise.statistics.curves import AtEqualBudget
+from turnwise.statistics.interval import SINGULAR
 from turnwise.statistics.verdict import Learning
 
 DIGITS = 2
@@ -19,14 +20,18 @@ ENDED_COUNT = (
 
 
 def tables(
-    judgement: Judgement, references: Mapping[str, Interval] | None = None, outcomes: Outcomes | None = None
+    judgement: Judgement,
+    references: Mapping[str, Interval] | None = None,
+    outcomes: Outcomes | None = None,
+    where: str = " on the test task set",
 ) -> list[TextTable]:
     """The tables of a judgement, without empty ones.
 
     `references` are further rows below the variants: the scores of the warm start and the baseline policies, by name.
-    `outcomes` has the runs that were ended early or left out, if there are any.
+    `outcomes` has the runs that were ended early or left out, if there are any. `where` the measure was taken follows
+    its name in the title.
     """
-    made = [standings(judgement, references or {}, outcomes)]
+    made = [standings(judgement, references or {}, outcomes, where)]
     if judgement.pairs:
         made.append(pairs(judgement))
     if judgement.learning:
@@ -34,11 +39,13 @@ def tables(
     return made
 
 
-def standings(judgement: Judgement, references: Mapping[str, Interval], outcomes: Outcomes | None = None) -> TextTable:
+def standings(
+    judgement: Judgement, references: Mapping[str, Interval], outcomes: Outcomes | None = None, where: str = ""
+) -> TextTable:
     """One row per variant, marked where runs were ended or left out, then one per entry of `references`.
 
-    A variant's columns: mean and interquartile mean over seeds, the mean normalised to random = 0 and oracle = 1, and
-    the gain over the warm start with its verdict.
+    A variant's columns: mean and interquartile mean over seeds and, where there are reference points, the mean
+    normalised to random = 0 and oracle = 1, and the gain over the warm start with its verdict.
     """
     rows = [
         [
@@ -53,21 +60,23 @@ def standings(judgement: Judgement, references: Mapping[str, Interval], outcomes
     ]
     rows += [[f"{name}\n{each.count} tasks", cell(each), *[UNDEFINED] * 4] for name, each in references.items()]
     columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "verdict"]
+    framed = bool(references) or any(each.normalised or each.gain for each in judgement.standings)
+    if not framed:
+        columns, rows = columns[:3], [row[:3] for row in rows]
     level = f"{100 * judgement.level:g} %"
     notes = [
         f"Beneath each value its {level} interval: of means over seeds, or over tasks where there is one "
         "policy; of gains over seeds and tasks.",
-        "Normalised: 0 is the random policy, 1 the oracle.",
+        *(["Normalised: 0 is the random policy, 1 the oracle."] if framed else []),
     ]
     if outcomes is not None:
         notes += [*outcomes.sentences(), *([ENDED_COUNT] if outcomes.ended else [])]
-    return TextTable(
-        "standings", f"{judgement.measure} on the test task set", columns, rows, [*notes, *judgement.notes]
-    )
+    return TextTable("standings", f"{judgement.measure}{where}", columns, rows, [*notes, *judgement.notes])
 
 
 def _row_name(standing: Standing, outcomes: Outcomes | None) -> str:
-    seeds = f"{standing.mean.count} {'seed' if standing.mean.count == 1 else 'seeds'}"
+    mean = standing.mean
+    seeds = f"{mean.count} {SINGULAR[mean.over] if mean.count == 1 else mean.over}"
     mark = "" if outcomes is None else outcomes.mark(standing.name)
     return "\n".join([standing.name, seeds, *([mark] if mark else [])])
 

@@ -1,0 +1,107 @@
+"""`turnwise judge` and `tw.judge` on files, on MLflow's runs and on a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import turnwise as tw
+from flows.commands import cli
+from turnwise.errors import ConfigurationError
+from turnwise.seeding import generator
+from turnwise.statistics import Results, judge
+
+
+def scores(seeds: int = 5) -> pd.DataFrame:
+    """Three methods of which one is better, five seeds, twelve tasks."""
+    random = generator(3, "judged scores")
+    rows = [
+        (method, seed, f"task {task}", float(level + shift + 0.05 * random.normal()))
+        for method, level in (("ppo", 0.4), ("grpo", 0.42), ("mt-grpo", 0.8))
+        for seed in range(seeds)
+        for shift in (0.03 * random.normal(),)
+        for task in range(12)
+    ]
+    return pd.DataFrame(rows, columns=["algo", "seed", "env_id", "success"])
+
+
+def test_a_file_gets_an_ablations_verdicts_and_power(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scores.csv"
+    scores().to_csv(path, index=False)
+    assert cli.status_of(["judge", str(path), "--to", str(tmp_path / "judged")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "mt-grpo beats grpo by 0.36 (0.29 to 0.43)" in said
+    assert "Columns: method: algo; seed: seed; task: env_id; score: success." in said
+    assert "Read: 3 methods, 5 seeds each, 12 tasks each." in said
+    assert "5 seeds cannot decide a difference below 0.1" in said and "between ppo and grpo." in said
+    assert {"report.html", "report.json", "verdicts.csv", "figures"} <= {
+        each.name for each in (tmp_path / "judged").iterdir()
+    }
+    read = tw.read_report(tmp_path / "judged")
+    assert read.verdicts()["verdict"].tolist() == ["not distinguishable", "lower", "lower"]
+
+
+def test_a_table_in_memory_is_judged_as_the_library_judges_its_numbers() -> None:
+    table = scores()
+    judged = tw.judge(table)
+    results = {
+        name: results_of(of_method)
+        for name, of_method in ((name, table[table["algo"] == name]) for name in ("ppo", "grpo", "mt-grpo"))
+    }
+    assert judged.data.judgement == judge("success", results, share=bool(table["success"].between(0, 1).all()))
+    assert "comparison-01-score" in judged.figures
+    with pytest.raises(ConfigurationError, match="this one was not: give `to`"):
+        judged.page  # noqa: B018
+
+
+def results_of(table: pd.DataFrame) -> Results:
+    by_seed = table.groupby("seed")
+    return Results({int(seed): dict(zip(each["env_id"], each["success"], strict=True)) for seed, each in by_seed})
+
+
+def test_models_without_seeds_are_compared_over_tasks() -> None:
+    table = pd.DataFrame(
+        [(model, task, float(task % 4 > (model == "large"))) for model in ("small", "large") for task in range(40)],
+        columns=["model", "doc_id", "acc"],
+    )
+    (pair,) = tw.judge(table).data.judgement.pairs  # type: ignore[union-attr]
+    assert (pair.difference.over, pair.verdict) == ("tasks", "higher")
+
+
+def test_runs_of_mlflow_are_judged_by_their_parameters_and_last_metrics(tmp_path: Path) -> None:
+    import mlflow
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    client = mlflow.MlflowClient(uri)
+    experiment = client.create_experiment("bandit")
+    for algorithm, level in (("ucb", 0.9), ("greedy", 0.3)):
+        for seed in (1, 2, 3):
+            run = client.create_run(experiment, run_name=f"{algorithm}-{seed}")
+            client.log_param(run.info.run_id, "algorithm", algorithm)
+            client.log_param(run.info.run_id, "seed", seed)
+            client.log_metric(run.info.run_id, "eval/return", 0.0, step=0)
+            client.log_metric(run.info.run_id, "eval/return", level + 0.01 * seed, step=1)
+            client.set_terminated(run.info.run_id)
+    judged = tw.judge([f"{uri}#bandit"])
+    assert judged.data.description == (
+        "Columns: method: params.algorithm; seed: params.seed; no task; score: metrics.eval/return."
+    )
+    means = {row.name: row.cells["score"].value for row in judged.data.rows if row.cells["score"]}
+    assert means == {"ucb": pytest.approx(0.92), "greedy": pytest.approx(0.32)}
+    with pytest.raises(ConfigurationError, match="found none called 'bandits'"):
+        tw.judge([f"{uri}#bandits"])
+
+
+def test_a_wrong_column_or_file_ends_with_2_and_says_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("method,seed,score\na,1,0.5\na,2,x\nb,1,1\n")
+    assert cli.status_of(["judge", str(path)]) == 2
+    assert f"{path}, row 3, column 'score': must be a finite number; found 'x'" in capsys.readouterr().err
+    assert cli.status_of(["judge", str(path), "--score", "scores"]) == 2
+    assert "did you mean 'score'?" in capsys.readouterr().err
+    assert cli.status_of(["judge", str(path), "--only", "seed"]) == 2
+    assert "--only must be COLUMN=VALUE" in capsys.readouterr().err
