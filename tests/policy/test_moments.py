@@ -19,9 +19,9 @@ from safetensors.torch import load_file
 from tests.own_view import let_see
 from turnwise.config.model_settings import PLAIN, Compute, ModelSettings
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy import model, moments
+from turnwise.policy import model
 from turnwise.policy.learner.learner import Learner
-from turnwise.policy.optimizer import HeldAdamW, NamedAdamW, rounded_stochastically
+from turnwise.policy.optimizer import PART, HeldAdamW, NamedAdamW, rounded_stochastically
 
 needs_torchao = pytest.mark.skipif(
     importlib.util.find_spec("torchao") is None, reason="torchao, of the extra low-memory, is not installed"
@@ -77,11 +77,11 @@ def test_a_quadratic_is_minimised(kind: Any) -> None:
         assert (weights - 0.5).abs().max() < 0.1, name
 
 
-@pytest.mark.parametrize("part", [moments.PART, 512])
+@pytest.mark.parametrize("part", [PART, 512])
 def test_moments_in_float32_on_the_host_give_the_weights_of_torchs_adamw_to_the_bit(
     part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moments, "PART", part)
+    monkeypatch.setattr(f"{HeldAdamW.__module__}.PART", part)
     expected, found = minimised(PLAIN), minimised(ModelSettings(offload_moments=True))
     assert all(torch.equal(found[name], weights) for name, weights in expected.items())
 
