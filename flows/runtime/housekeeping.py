@@ -7,8 +7,9 @@ Old runs are removed by the server itself: see `flows.runtime.server_settings.RE
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 from prefect import tags
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -26,6 +27,8 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
+from flows.runtime.direct_clients import connect_directly
+from turnwise.project import one_project
 from turnwise.store.process_register import ProcessRegister
 
 UNFINISHED = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
@@ -42,6 +45,15 @@ def mark_flow_runs() -> None:
     processes = _processes()
     if processes.own_token is None:
         _of_this_process.enter_context(tags(_tag(processes.enter())))
+
+
+@contextmanager
+def computing_for_another() -> Iterator[None]:
+    """In a process that computes stages for another: they are tasks of the server of that one, and of its project."""
+    connect_directly(os.environ.get("PREFECT_API_URL", ""))
+    mark_flow_runs()
+    with one_project():
+        yield
 
 
 def close_abandoned_runs() -> int:

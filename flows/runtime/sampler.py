@@ -10,29 +10,28 @@ there is a sampler: what it has not made, because it is lost or was never starte
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
-from flows.runtime.child_process import REFUSED, ChildProcess, given_work, saying
 from tasks.calls import Call
 from tasks.observing import Observer, StageCall, observing
 from tasks.rollout.rollout import RolloutParameters, rollout
+from turnwise.child_process import ChildLost, ChildProcess, ParentProcess
+from turnwise.errors import TurnwiseError
 from turnwise.store import Reference
-
-_CALL: TypeAdapter[StageCall] = TypeAdapter(StageCall)
 
 
 class _Finished(Observer):
-    """Says every stage that has returned."""
+    """Reports every stage that has returned."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[StageCall], None]) -> None:
+        self._report = report
 
     def finished(self, call: StageCall) -> None:
-        self._say(_CALL.dump_json(call).decode())
+        self._report(call)
 
 
 class RolloutOrder(BaseModel):
@@ -56,57 +55,58 @@ class Sampler:
         """Wall time of its rollouts in seconds, added up."""
         self._report, self._warn = report, warn
         self._process: ChildProcess | None = None
-        self._begun: Call | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sampler")
+        """What asks the process."""
+        self._begun: tuple[Call, Future[None]] | None = None
         self._ending = False
-        self._changed = threading.Condition()
-        self._made: set[str] = set()
 
     def begin(self, call: Call) -> None:
         """Have the rollout made unless it is in the store; the process is started if there is none."""
         if call.recorded() is not None:
             return
         if self._process is None:
-            self._process = ChildProcess("flows.runtime.sampler", self._finished, self._ended)
-        self._begun = call
-        self._process.send(
-            RolloutOrder.model_validate({"label": call.label, "parameters": call.parameters, **call.inputs})
-        )
+            self._process = ChildProcess("flows.runtime.sampler")
+        order = RolloutOrder.model_validate({"label": call.label, "parameters": call.parameters, **call.inputs})
+        self._begun = call, self._thread.submit(self._have_made, order.model_dump_json(), self._process)
 
     def wait(self, call: Call) -> None:
         """Wait for this rollout if it was the last one begun, until it is made or the process is lost."""
-        if self._begun is not None and call.key == self._begun.key:
-            with self._changed:
-                self._changed.wait_for(lambda: call.label in self._made or self._process is None)
+        if self._begun is not None and self._begun[0].key == call.key:
+            self._begun[1].result()
 
     def end(self) -> None:
         """End the process: at once if it is still at work on a rollout, which nobody waits for any more."""
         self._ending = True
         process = self._process
-        if process is None:
-            return
-        if self._begun is None or self._begun.label in self._made:
+        if process is not None and (self._begun is None or self._begun[1].done()):
             process.finish()
-            process.wait()
-        else:
+        elif process is not None:
             process.kill()
+        self._thread.shutdown()
+        if process is not None:
+            process.free()
 
-    def _finished(self, line: str) -> None:
-        call = _CALL.validate_json(line)
-        self._report(call)
-        with self._changed:
-            self.seconds += call.seconds
-            self._made.add(call.label)
-            self._changed.notify_all()
-
-    def _ended(self, status: int, last_words: str) -> None:
-        if not self._ending and status != REFUSED:
-            self._warn(
-                f"the process that samples ahead ended with status {status}; its rollout is sampled here. It said:\n"
-                f"{last_words}"
-            )
-        with self._changed:
+    def _have_made(self, order: str, process: ChildProcess) -> None:
+        if process is not self._process:  # it was lost with the rollout before
+            return
+        try:
+            process.ask(order, self._finished)
+        except TurnwiseError:  # this process, which makes the rollout then, meets it too and says it in one sentence
+            return
+        except Exception as error:
+            if self._ending:
+                return
             self._process = None
-            self._changed.notify_all()
+            process.kill()
+            process.free()
+            how, words = "failed", "\n".join(getattr(error, "__notes__", [str(error)]))
+            if isinstance(error, ChildLost):
+                how, words = f"ended with status {error.status}", error.last_words
+            self._warn(f"the process that samples ahead {how}; its rollout is sampled here. It said:\n{words}")
+
+    def _finished(self, call: StageCall) -> None:
+        self.seconds += call.seconds
+        self._report(call)
 
 
 @contextmanager
@@ -129,22 +129,25 @@ def sampling_ahead(
         sampler.end()
 
 
-def main() -> None:
-    """The sampler's process: make rollouts as standard input says, and report each on standard output."""
-    with saying() as say, observing(_Finished(say)):
-        from prefect import flow
+def main(parent: ParentProcess) -> None:
+    """The sampler's process: make the rollouts that are requested, and report each."""
+    from prefect import flow
 
-        flow(name="rollouts ahead", flow_run_name="rollouts ahead", persist_result=False)(_make_rollouts)()
+    from flows.runtime.housekeeping import computing_for_another
 
-
-def _make_rollouts() -> None:
-    """Make the rollouts of the next iterations while another process updates the policy."""
-    for line in given_work():
+    def make(line: str) -> Reference:
         order = RolloutOrder.model_validate_json(line)
-        rollout(
+        return rollout(
             order.parameters,
             policy=order.policy,
             tokenizer=order.tokenizer,
             task_set=order.task_set,
             label=order.label,
         )
+
+    def make_rollouts() -> None:
+        """Make the rollouts of the next iterations while another process updates the policy."""
+        parent.answer(make)
+
+    with computing_for_another(), observing(_Finished(parent.report)):
+        flow(name="rollouts ahead", flow_run_name="rollouts ahead", persist_result=False)(make_rollouts)()

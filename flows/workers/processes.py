@@ -1,6 +1,6 @@
-"""Worker processes of this machine: each makes the runs that it is given, one after the other, and reports on them.
+"""Worker processes of this machine: each makes the runs that it is asked for, one after the other, and reports on them.
 
-    this process                              a worker: a `flows.runtime.child_process`
+    this process                              a worker: a `turnwise.child_process`
     Prefect's task "run", in a thread of      a flow run for each order, within that of the ablation,
     Prefect's ThreadPoolTaskRunner            whose stages are cached as those of any process
         order, as a line of JSON      ->
@@ -21,12 +21,11 @@ and each thread talks to a process.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from prefect import Task
@@ -36,12 +35,13 @@ from prefect.context import TagsContext
 from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.runtime.child_process import REFUSED, ChildProcess, given_work, saying
 from flows.runtime.display import Display, WorkerView
+from flows.runtime.housekeeping import computing_for_another
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.workers.following import FollowedRun
 from flows.workers.orders import RunOrder, make_ordered, read_order
 from flows.workers.reports import read_report, reporting_stages
+from turnwise.child_process import LAST_WORDS, ChildLost, ChildProcess, ParentProcess
 from turnwise.errors import TurnwiseError
 
 LOSSES_OF_A_RUN = 3
@@ -60,12 +60,6 @@ class WorkerRefused(WorkerFailed):
     """A worker has ended with an error that was raised on purpose. This process meets and reports it in its turn."""
 
 
-@dataclass(frozen=True)
-class _End:
-    status: int
-    last_words: str
-
-
 class WorkerProcess:
     """A place for a worker process, which is started when the place is given a run, and again after a loss."""
 
@@ -75,46 +69,41 @@ class WorkerProcess:
         self._view, self._samples_ahead = view, samples_ahead
         self._child: ChildProcess | None = None
         self._killed = False
-        self._said: queue.Queue[str | _End] = queue.Queue()
         self._began = 0.0
 
     def make(self, followed: FollowedRun) -> None:
         """Have a run made, and follow it. Raises WorkerLost or WorkerFailed, and whatever recording it raises."""
-        child = self._child = self._child or self._start()
+        if self._child is None:
+            self._began = time.monotonic()
+            self._child = ChildProcess("flows.workers.processes")
+        child = self._child
         if self._killed:
             child.kill()
         try:
             followed.open()
-            child.send(followed.order.model_copy(update={"samples_ahead": self._samples_ahead}))
-            while followed.outcome is None:
-                self._hear(followed)
+            order = followed.order.model_copy(update={"samples_ahead": self._samples_ahead})
+            try:
+                failure = child.ask(order.model_dump_json(), lambda line: followed.heard(read_report(line), self._view))
+            except ChildLost as lost:
+                kind = WorkerLost if lost.status < 0 else WorkerFailed
+                failure = kind, f"ended with status {lost.status}", lost.last_words
+            if failure is not None and followed.outcome is None:
+                kind, how, words = failure
+                raise kind(
+                    f"a worker process {how}; what it left undone of {followed.order.name} is "
+                    f"{'given to another one' if kind is WorkerLost else 'computed here'}. It said:\n{words}"
+                )
         except BaseException:
             child.kill()
+            child.free()
             self._close()
             raise
         self._view.rest()
-
-    def _start(self) -> ChildProcess:
-        said = self._said = queue.Queue()
-        self._began = time.monotonic()
-        return ChildProcess("flows.workers.processes", said.put, lambda status, words: said.put(_End(status, words)))
-
-    def _hear(self, followed: FollowedRun) -> None:
-        said = self._said.get()
-        if isinstance(said, str):
-            followed.heard(read_report(said), self._view)
-            return
-        kind = WorkerLost if said.status < 0 else WorkerRefused if said.status == REFUSED else WorkerFailed
-        raise kind(
-            f"a worker process ended with status {said.status}; what it left undone of {followed.order.name} is "
-            f"{'given to another one' if kind is WorkerLost else 'computed here'}. It said:\n{said.last_words}"
-        )
 
     def finish(self) -> None:
         """Let the process end, which has nothing to do."""
         if self._child is not None:
             self._child.finish()
-            self._child.wait()
             self._close()
 
     def kill(self) -> None:
@@ -230,14 +219,25 @@ def _was_lost(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> boo
     return isinstance(state.data, WorkerLost)
 
 
-def main() -> None:
-    """A worker: make runs as standard input says, and report on each on standard output."""
-    with saying() as say, reporting_stages(say) as reporter, ExitStack() as ahead:
+def main(parent: ParentProcess) -> None:
+    """A worker: make the runs that are requested, and report on each."""
+    with computing_for_another(), reporting_stages(parent.report) as reporter, ExitStack() as ahead:
         order: RunOrder | None = None
         sampler: Sampler | None = None
-        for text in given_work():
-            new = read_order(text, order)
-            if order is None:
-                sampler = ahead.enter_context(sampling_ahead(new.samples_ahead, reporter.finished, print))
-            order = new
-            make_ordered(order, reporter, sampler)
+
+        def make(text: str) -> tuple[type[TurnwiseError], str, str] | None:
+            """Make a run; where that fails, how and with what words."""
+            nonlocal order, sampler
+            try:
+                new = read_order(text, order)
+                if order is None:
+                    sampler = ahead.enter_context(sampling_ahead(new.samples_ahead, reporter.finished, print))
+                order = new
+                make_ordered(order, reporter, sampler)
+            except TurnwiseError as error:
+                return WorkerRefused, "failed", str(error)
+            except Exception:
+                return WorkerFailed, "failed", traceback.format_exc()[-LAST_WORDS:]
+            return None
+
+        parent.answer(make)

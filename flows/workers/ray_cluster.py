@@ -29,8 +29,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext, TagsContext
 from prefect.flows import Flow
 
-from flows.runtime.direct_clients import connect_directly
 from flows.runtime.display import Display
+from flows.runtime.housekeeping import computing_for_another
 from flows.runtime.process_settings import OFFLINE, QUIET, THREADS
 from flows.runtime.server_settings import CLIENT_SETTINGS
 from flows.workers.following import FollowedRun
@@ -41,7 +41,7 @@ from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
-from turnwise.project import home, one_project, start_folder
+from turnwise.project import home, start_folder
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
 
 LOSSES_OF_A_RUN = 3
@@ -248,18 +248,16 @@ of all stages when that task ends, and not as each of them does: a lost worker w
 def run_by_ray(title: str, order: str, queue: Any, folder: str) -> None:
     """In a Ray worker: make a run, as JSON describes it, and put its reports into the queue."""
     os.chdir(folder)
-    with one_project():
-        _of_this_worker.run(_make, title, order, queue)
+    _of_this_worker.run(_make, title, order, queue)
 
 
 def _make(title: str, order: str, queue: Any) -> None:
-    from flows.runtime.housekeeping import mark_flow_runs
-
-    connect_directly(os.environ.get("PREFECT_API_URL", ""))
-    mark_flow_runs()
-    asked = RunOrder.model_validate_json(order)
-    with _Sender(queue, title) as sender, reporting_stages(sender.send) as reporter:
-        make_ordered(asked, reporter)
+    with (
+        computing_for_another(),
+        _Sender(queue, title) as sender,
+        reporting_stages(sender.send) as reporter,
+    ):
+        make_ordered(RunOrder.model_validate_json(order), reporter)
 
 
 class _Sender:

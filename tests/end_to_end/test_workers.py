@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from io import StringIO
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,11 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
 
 def test_a_worker_ends_with_the_process_that_started_it(prefect_server: str) -> None:
     nothing = {"train_task_set": Reference(kind="none", digest="0" * 32)}
+    here, there = Pipe()
     order = RunOrder(experiment=tiny(), prepared=nothing, variant="nowhere", seed=1)
-    command = [sys.executable, "-m", "flows.runtime.start_child", WORKER]
-    ended = subprocess.run(command, input="", capture_output=True, text=True)
+    command = [sys.executable, "-m", "turnwise.child_process", WORKER, str(there.fileno())]
+    with here, there:
+        here.send(())
+        ended = subprocess.run(command, input="", pass_fds=[there.fileno()], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", ""), "without a word: nobody is there to hear it"
     assert RunOrder.model_validate_json(order.model_dump_json()) == order
