@@ -22,14 +22,15 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from padded_samples import Padded, by_sequence, gradient, padded
 
 from turnwise.config.optimization import Aggregation, ReferencePenalty
-from turnwise.credit import CreditBatch, estimate
+from turnwise.credit import CreditBatch, estimate, value_targets
 from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
 from turnwise.policy.divergence import DIVERGENCES
 from turnwise.policy.learner.learner import objective
+from turnwise.policy.learner.token_selection import ReplyTokenInputs, clip_cov, covariance_terms, kl_cov
 from turnwise.policy.learner.update import UpdateSettings, token_weights
 
 WHEEL = os.environ.get("VERL_WHEEL", "")
@@ -291,5 +292,105 @@ def test_losses_and_their_gradients_are_verls(verl: Any, theirs: str, batch: Pad
     found, _ = objective(
         batch.at_replies(log_pi), batch.at_replies(batch.entropy), batch.reply_tokens(chosen.aggregation), chosen
     )
+    assert found.item() == pytest.approx(expected.item(), abs=1e-6)
+    assert gradient(found, log_pi) == pytest.approx(gradient(expected, log_pi), abs=1e-6)
+
+
+@examples
+@given(batch=padded())
+def test_advantages_of_a_critic_are_verls(verl: Any, batch: Padded) -> None:
+    """verl adds 1e-8 to the variance in whitening, ours to the deviation."""
+    expected, returns = verl.compute_gae_advantage_return(
+        token_level_rewards=token_rewards(batch),
+        values=batch.reference,
+        response_mask=batch.mask.to(torch.float64),
+        gamma=0.9,
+        lam=0.8,
+    )
+    values = [row[mask].tolist() for row, mask in zip(batch.reference, batch.mask, strict=True)]
+    with_critic = replace(credit_batch(batch), values=values)
+    ours = estimate("gae", with_critic, gamma=0.9, lam=0.8)
+    assert batch.at_replies(expected).tolist() == pytest.approx(ours.values.tolist(), abs=1e-4)
+    targets = value_targets("gae", with_critic, gamma=0.9, lam=0.8)
+    assert batch.at_replies(returns).tolist() == pytest.approx(targets.values.tolist())
+
+
+@examples
+@given(batch=padded())
+def test_rewards_that_are_normalised_apart_are_verls_where_replies_are_equally_long(verl: Any, batch: Padded) -> None:
+    """The expected differences: verl whitens over tokens, which is the same with one token each; and groups of one keep
+    their reward there.
+    """
+    kept = [index for index, single in enumerate(alone(batch)) if not single]
+    if not kept:
+        return
+    groups = np.array(batch.groups)[kept]
+    rewards = {"right": np.array(batch.rewards)[kept], "neat": batch.advantages.numpy()[kept]}
+    found, _ = verl.compute_gdpo_outcome_advantage(
+        token_level_rewards=torch.zeros((len(kept), 1)),
+        response_mask=torch.ones((len(kept), 1)),
+        index=groups,
+        epsilon=1e-6,
+        config={"gdpo_reward_keys": ["right", "neat"], "gdpo_reward_weights": [1.0, 0.5]},
+        non_tensor_batch=rewards,
+        batch={"prompts": torch.zeros((len(kept), 1)), "attention_mask": torch.ones((len(kept), 2), dtype=torch.long)},
+    )
+    ours = CreditBatch(
+        group=groups.tolist(),
+        turn_rewards=[[0.0]] * len(kept),
+        outcome=[0.0] * len(kept),
+        named_rewards=np.stack(list(rewards.values()), axis=1).tolist(),
+        reward_weights=[[1.0, 0.5]] * len(kept),
+    )
+    expected = by_sequence(estimate("gdpo", ours, epsilon=1e-6).tolist())
+    assert found[:, 0].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+OF_SELECTION: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "clip_cov": (
+        "clipped",
+        {"clip_low": 0.9, "clip_high": 5.0},
+        {"clip_cov_ratio": 0.99, "clip_cov_lb": 0.05, "clip_cov_ub": 5.0},
+    ),
+    "kl_cov": ("importance-sampling", {}, {"kl_cov_ratio": 0.4, "ppo_kl_coef": 0.7}),
+    "dro": ("dro", {"loss_options": {"beta": 0.5}}, {"dro_beta": 0.5}),
+}
+
+
+@pytest.mark.parametrize("theirs", OF_SELECTION)
+@examples
+@given(batch=padded())
+def test_losses_of_selected_tokens_and_of_a_quadratic_penalty_are_verls(verl: Any, theirs: str, batch: Padded) -> None:
+    """The expected difference: verl selects by the policy of each step, ours by that before the first; here both by the
+    same one. The share of Clip-Cov is so large that it draws all candidates, and the clips so far that nothing is.
+    """
+    loss, options, in_verl = OF_SELECTION[theirs]
+    log_pi = batch.log_pi.clone().requires_grad_()
+    sys.modules["verl.workers.config"].ActorConfig = SimpleNamespace  # type: ignore[attr-defined]
+    config = SimpleNamespace(
+        clip_ratio=0.9,
+        clip_ratio_low=0.9,
+        clip_ratio_high=5.0,
+        policy_loss=SimpleNamespace(**in_verl),
+        global_batch_info={},
+    )
+    expected, _ = verl.get_policy_loss_fn(theirs)(
+        old_log_prob=batch.log_mu,
+        log_prob=log_pi,
+        advantages=batch.advantages.unsqueeze(1).expand(batch.mask.shape).clone(),
+        response_mask=batch.mask.to(torch.float64),
+        loss_agg_mode="token-mean",
+        config=config,
+    )
+    tokens = batch.reply_tokens("token-mean")
+    read = ReplyTokenInputs(tokens.advantages.numpy(), batch.at_replies(batch.log_pi).numpy(), None)
+    assume(theirs != "kl_cov" or len({*covariance_terms(read).round(9).tolist()}) == len(read.advantages))
+    if theirs == "clip_cov":
+        factors = clip_cov(read, 0, share=0.99, low=0.05, high=5.0).factors
+        tokens = replace(tokens, factors=torch.from_numpy(factors))
+    if theirs == "kl_cov":
+        tokens = replace(tokens, pulls=torch.from_numpy(kl_cov(read, 0, share=0.4, coefficient=0.7).pulls))
+    settings_of_loss = UpdateSettings(**PLAIN, loss=loss, **options)  # type: ignore[arg-type]
+    found, _ = objective(batch.at_replies(log_pi), batch.at_replies(batch.entropy), tokens, settings_of_loss)
     assert found.item() == pytest.approx(expected.item(), abs=1e-6)
     assert gradient(found, log_pi) == pytest.approx(gradient(expected, log_pi), abs=1e-6)
