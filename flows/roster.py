@@ -122,7 +122,7 @@ ROSTER: tuple[IterationStage, ...] = (
     IterationStage(
         name="greedy",
         task="rollout",
-        seconds=0.3,
+        seconds=1.0,  # of the task, which the rollout is, too
         costs=(MachineCost("seconds/greedy", "sampling_seconds"),),
     ),
     *(

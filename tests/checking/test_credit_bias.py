@@ -89,6 +89,7 @@ def test_findings_say_what_the_numbers_say(verdicts: dict[str, RuleBias]) -> Non
         "return-to-go",
         "rloo",
         "reinforce++",
+        "remax",
         "turn-reinforce, compared with nothing",
     }
     rescaled = {title for title, finding in findings.items() if finding == "rescaled"}

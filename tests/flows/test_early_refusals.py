@@ -67,7 +67,7 @@ def test_a_plan_imports_neither_torch_nor_transformers(published: Path, tmp_path
     named = str(published) if model == "a folder" else model
     ran = turnwise(tmp_path / "home", "--dry-run", *settings(f"policy.model={named}"))
     assert ran.status == 0, ran.message
-    assert "It fits." in ran.output and not ran.loaded
+    assert "It fits." in ran.output and not ran.loaded - {"prefect"}  # the plan knows the tasks
 
 
 @pytest.mark.parametrize("planned", [True, False], ids=["plan", "run"])
@@ -77,7 +77,7 @@ def test_a_model_that_cannot_be_used_is_refused_by_plan_and_run_before_anything_
 ) -> None:
     (published / file).unlink()
     ran = turnwise(tmp_path / "home", *["--dry-run"] * planned, *settings(f"policy.model={published}"))
-    assert ran.status == 2 and not ran.loaded
+    assert ran.status == 2 and not ran.loaded - ({"prefect"} if planned else set())
     assert ran.message.startswith("turnwise: policy.model") and str(published) in ran.message
     assert not (tmp_path / "home" / "prefect").exists()
 
@@ -85,7 +85,7 @@ def test_a_model_that_cannot_be_used_is_refused_by_plan_and_run_before_anything_
 @pytest.mark.skipif(has_card(), reason="this machine may have a card")
 def test_a_run_on_a_card_that_is_not_there_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     ran = turnwise(tmp_path / "home", *settings("compute.device=cuda"))
-    assert ran.status == 2 and not ran.loaded
+    assert ran.status == 2 and not ran.loaded - ({"prefect"} if planned else set())
     assert "the device cuda must be there" in ran.message
 
 
