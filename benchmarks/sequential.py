@@ -147,8 +147,8 @@ def page(found: Mapping[tuple[str, float], Mapping[str, tuple[float, float]]]) -
         "",
         "**The choice is the t test with O'Brien and Fleming's spending.** Its error rate is within two standard",
         f"errors of 5 % for all three, and its power near that of {AT_MOST} seeds, with fewer. Pocock's spending ends",
-        "sooner and errs more on recorded differences: its first looks rest on three or four seeds. Permutations (as",
-        "in AdaStop) and the mixture martingale err less; they pay in seeds, and in differences that they miss.",
+        "sooner and errs more on recorded differences: its first looks rest on three or four seeds. Signs that are",
+        "permuted (AdaStop permutes runs) and the mixture martingale err less, for more seeds and less power.",
     ]
     for name in POPULATIONS:
         lines += ["", f"## Differences over seeds: {name}", ""]

@@ -20,7 +20,7 @@ LOOKS = looks_until(3, 1, 20)
 @pytest.mark.parametrize(
     ("spending", "bounds"),
     [
-        # R's ldbounds, and Jennison & Turnbull (2000), table 7.1: five looks, two-sided level 0.05.
+        # Five looks, two-sided level 0.05, as programs for Lan and DeMets' method print them; derived anew below.
         ("O'Brien-Fleming", (4.8769, 3.3569, 2.6803, 2.2898, 2.0310)),
         ("Pocock", (2.4380, 2.4268, 2.4101, 2.3966, 2.3859)),
     ],
@@ -29,6 +29,19 @@ def test_bounds_are_those_that_are_published(spending, bounds) -> None:
     levels = nominal_levels((4, 8, 12, 16, 20), 20, 0.05, spending)
     assert stats.norm.isf(np.array(levels) / 2) == pytest.approx(bounds, abs=2e-4)
     assert spent(1.0, 0.05, spending) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("spending", ["O'Brien-Fleming", "Pocock"])
+def test_the_chance_to_cross_a_bound_by_a_look_is_what_may_be_spent_by_then(spending) -> None:
+    looks = np.array([5, 10, 20])
+    bounds = stats.norm.isf(np.array(nominal_levels(tuple(looks.tolist()), 20, 0.05, spending)) / 2)
+    # Means of the first n of the same normal differences: two of them correlate by sqrt(fewer / more).
+    correlation = np.sqrt(np.minimum.outer(looks, looks) / np.maximum.outer(looks, looks))
+    for number in (1, 2, 3):
+        within = stats.multivariate_normal(cov=correlation[:number, :number], seed=1).cdf(
+            bounds[:number], lower_limit=-bounds[:number]
+        )
+        assert 1 - within == pytest.approx(spent(looks[number - 1] / 20, 0.05, spending), abs=2e-5)
 
 
 def test_one_look_at_the_end_is_the_test_itself() -> None:
