@@ -12,10 +12,9 @@ here on two busy cores, nearly all of it imports. But there
 
 * one lost worker breaks the pool: with one of two workers killed, all four waiting tasks ended in `BrokenProcessPool`;
 * a worker outlives a main process that is killed alone: it was still there when measured, 5 s after the SIGKILL;
-* the main process does not learn how far a worker is: the pool reports Prefect's events and logs alone;
-* parameters and results travel as pickles.
+* the main process does not learn how far a worker is: the pool reports Prefect's events and logs alone.
 
-Of `prefect.flow_engine.run_flow_in_subprocess` the last three hold too. So the task runner is Prefect's for threads,
+Of `prefect.flow_engine.run_flow_in_subprocess` the last two hold too. So the task runner is Prefect's for threads,
 and each thread talks to a process.
 """
 
