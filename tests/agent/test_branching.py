@@ -62,7 +62,10 @@ def test_a_cost_without_independent_episodes_has_no_ratio() -> None:
     assert "branching/cost" not in cost([], prompts=3)
 
 
-ACCEPTED = ("grpo", "mt-grpo", "rloo", "reinforce++-baseline", "opo", "gpg", "maxrl", "grpo-passk", "gdpo")
+ACCEPTED = (
+    *("grpo", "mt-grpo", "rloo", "reinforce++-baseline", "opo", "gpg", "maxrl", "grpo-passk", "gdpo"),
+    "optimal-token-baseline",
+)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
