@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from prefect import flow
-
 from flows import roster
 from flows.health import (
     early_end,
@@ -54,6 +52,7 @@ from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, play_greedily, roll_out, roll_out_ahead, select_groups, turn_limit
 from tasks.calls import Make, make_call
 from tasks.models_in_memory import base_reference
+from tasks.orchestration.deferred import flow
 from turnwise.data.evaluations import success_of
 from turnwise.experiment import Experiment
 from turnwise.store import default_store

@@ -1,6 +1,6 @@
-"""What makes a Prefect task of this project cached by content: `BY_CONTENT` and `depends_on`.
+"""What a stage's result depends on, as `depends_on` declares it, and the cache key that follows from it.
 
-    @task(name="rollout", task_run_name="{label}: rollout", retries=1, **BY_CONTENT_OPTIONS)
+    @task(name="rollout", task_run_name="{label}: rollout", retries=1)
     @depends_on(kernel=("turnwise.agent.sampling",), writes="trajectories 1", code=playing_code, reads=playing_reads)
     def rollout(
         parameters: RolloutParameters, *, policy: Reference, task_set: Reference, label: str = "rollout"
@@ -17,10 +17,8 @@ of the files that it writes, the code of its kernel (what computes, not what run
 function itself, its parameters, the digests of its inputs, and the platform where bits depend on it. In the parameters,
 paths of files and libraries are replaced by contents and versions (`tasks.identity`).
 
-Prefect writes what a task returned to `<home>/results/<name>/<digest of the cache key>` and looks for it there
-(`tasks.prefect_records`). If a record does not belong to its key, or its artifact is missing or damaged, the task runs
-again, with a warning. One process computes a key at a time (`turnwise.store.only_one`). Only infrastructure failures
-are retried: a bug or a wrong configuration fails at once.
+`@task` is Prefect's (`tasks.orchestration`), with a cache policy that looks for a result under this key. A plan asks for
+the same key without Prefect.
 
 Packages that take seconds to import (torch, transformers, vLLM) are imported inside the functions that compute: a
 process that finds all its results in the store never imports them.
@@ -36,41 +34,33 @@ import logging
 import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, get_type_hints
+from typing import TYPE_CHECKING, Any, ParamSpec, get_type_hints
 
-from prefect import Task
-from prefect.cache_policies import CachePolicy
-from prefect.client.schemas.objects import State, TaskRun
-from prefect.context import TaskRunContext
-from prefect.filesystems import LocalFileSystem, WritableFileSystem
-from prefect.locking.protocol import LockManager
-from prefect.results import ResultRecord, ResultRecordMetadata
-from prefect.serializers import Serializer
 from pydantic import ValidationError
 
 from tasks.identity import known_by_content
 from tasks.observing import StageCall, current_observers, notify
-from tasks.prefect_records import recorded, records_folder, share_record
-from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
+from tasks.prefect_records import share_record
+from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest, warn_of_edits
 from turnwise.store.full_disk import telling_of_a_full_disk
 from turnwise.store.notes import with_references
-from turnwise.store.only_one import only_one
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
+
+if TYPE_CHECKING:
+    from prefect import Task
 
 logger = logging.getLogger(__name__)
 
 Arguments = ParamSpec("Arguments")
 
-_OUR_MISTAKES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
-_failed_lookup: ContextVar[Exception | None] = ContextVar("failed_lookup", default=None)
+failed_lookup: ContextVar[Exception | None] = ContextVar("failed_lookup", default=None)
 """Why the key or the record of the current call is not known. Prefect takes any such error for a missing record."""
 
 
@@ -140,7 +130,7 @@ class Dependencies:
     @property
     def left_out(self) -> Sequence[str]:
         """The modules and packages that are not in the key, also where the others import them."""
-        return [__name__] if self.kernel is None else [*DETERMINES_NOTHING]
+        return [__name__, "tasks.orchestration.deferred"] if self.kernel is None else [*DETERMINES_NOTHING]
 
     def arguments(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """All arguments of a call by name, defaults included."""
@@ -182,7 +172,7 @@ def depends_on(
         @functools.wraps(function)
         def compute(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
             label = str(dependencies.arguments(*args, **kwargs).get("label", dependencies.name))
-            if (error := _failed_lookup.get()) is not None:
+            if (error := failed_lookup.get()) is not None:
                 raise error
             ingredients = dependencies.ingredients(*args, **kwargs)
             for observer in current_observers.get():
@@ -215,143 +205,6 @@ def _computed(dependencies: Dependencies, ingredients: dict[str, Any], *args: An
     )
     store.record_clock(reference, {"seconds": time.perf_counter() - began})
     return reference
-
-
-class ByContent(CachePolicy):
-    """A task's result is that of an earlier run with the same content: see `Dependencies.ingredients`."""
-
-    def compute_key(
-        self, task_ctx: TaskRunContext, inputs: dict[str, Any], flow_parameters: dict[str, Any], **kwargs: Any
-    ) -> str | None:
-        """The cache key of a call; None where it cannot be computed: the task then raises the error."""
-        # Prefect takes for a task a folder that is fixed at import, or a storage that its server knows.
-        task_ctx.result_store.result_storage = LocalFileSystem(basepath=str(records_folder()))
-        _failed_lookup.set(None)
-        try:
-            return dependencies_of(task_ctx.task).key(**inputs)
-        except Exception as error:
-            _failed_lookup.set(error)
-            return None
-
-
-class Records(WritableFileSystem):
-    """The records that can be trusted, as Prefect looks for them. It writes each to its folder, before its metadata."""
-
-    _block_type_slug = "turnwise-records"
-
-    def read_path(self, path: str, _sync: bool = True) -> bytes:  # type: ignore[override]
-        """What Prefect notes of the record of a cache key. Raises FileNotFoundError where none can be used."""
-        try:
-            reference = recorded(path, default_store())
-        except ArtifactError as error:
-            context = TaskRunContext.get()
-            logger.warning(
-                "%s was computed before, but its result cannot be used; it is computed again. %s",
-                path if context is None else context.task_run.name,
-                error,
-            )
-            reference = None
-        except Exception as error:
-            _failed_lookup.set(error)
-            raise
-        if reference is None:
-            raise FileNotFoundError(path)
-        # Where it lies now: a project may be moved or copied.
-        return ResultRecordMetadata(
-            storage_key=str(records_folder() / path), serializer=ReferenceSerializer()
-        ).dump_bytes()
-
-    def write_path(self, path: str, content: bytes, _sync: bool = True) -> None:  # type: ignore[override]
-        """Nothing: the record itself says all, and its metadata follow from the key."""
-
-
-class ReferenceSerializer(Serializer):
-    """A record is the reference as JSON: nothing is pickled, and no class is named that would be imported."""
-
-    type: Literal["turnwise-reference"] = "turnwise-reference"
-
-    def dumps(self, obj: Any) -> bytes:
-        """The reference as JSON. Prefect also keeps the exception of a failed run, which is never read: its text."""
-        return (obj.model_dump_json() if isinstance(obj, Reference) else json.dumps(repr(obj))).encode()
-
-    def loads(self, blob: bytes) -> Reference:
-        """The reference. Raises pydantic's ValidationError for anything else."""
-        return Reference.model_validate_json(blob)
-
-
-class OneAtATime(LockManager):
-    """`turnwise.store.only_one` as Prefect's transactions lock: one process or thread of this home for a cache key."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[str, AbstractContextManager[None]]] = {}
-
-    def acquire_lock(
-        self, key: str, holder: str, acquire_timeout: float | None = None, hold_timeout: float | None = None
-    ) -> bool:
-        """Wait for the lock of a key, and take it."""
-        lock = only_one(key)
-        lock.__enter__()
-        self._held[key] = holder, lock
-        return True
-
-    async def aacquire_lock(
-        self, key: str, holder: str, acquire_timeout: float | None = None, hold_timeout: float | None = None
-    ) -> bool:
-        """The same for a task that is a coroutine, of which there is none."""
-        return self.acquire_lock(key, holder)
-
-    def release_lock(self, key: str, holder: str) -> None:
-        """Give the lock of a key back."""
-        _, lock = self._held.pop(key)
-        lock.__exit__(None, None, None)
-
-    def is_locked(self, key: str) -> bool:
-        """Whether this process holds the lock of a key."""
-        return key in self._held
-
-    def is_lock_holder(self, key: str, holder: str) -> bool:
-        """Whether this holder has the lock of a key."""
-        return key in self._held and self._held[key][0] == holder
-
-    def wait_for_lock(self, key: str, timeout: float | None = None) -> bool:
-        """Wait until nobody has the lock of a key."""
-        with only_one(key):
-            return True
-
-    async def await_for_lock(self, key: str, timeout: float | None = None) -> bool:
-        """The same for a task that is a coroutine, of which there is none."""
-        return self.wait_for_lock(key)
-
-
-def infrastructure_failed(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether a retry can help: a lost world, a broken connection, a full disk; not a bug or a wrong parameter."""
-    error = state.data
-    return isinstance(error, WorldLost | OSError) and not isinstance(error, _OUR_MISTAKES)
-
-
-def report_cached(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> None:
-    """Notify the observers of a result that was found; of one that was computed, `depends_on` has."""
-    context = TaskRunContext.get()
-    if state.name != "Cached" or context is None or not isinstance(state.data, ResultRecord):
-        return
-    label = str(context.parameters.get("label", task.name))
-    key = Path(str(state.data.metadata.storage_key)).relative_to(records_folder()).as_posix()
-    notify(StageCall(task.name, label, state.data.result, True, task_run.total_run_time.total_seconds(), key))
-
-
-BY_CONTENT = ByContent().configure(key_storage=Records(), lock_manager=OneAtATime(), isolation_level="SERIALIZABLE")
-"""The cache policy of every stage."""
-
-BY_CONTENT_OPTIONS: Mapping[str, Any] = {
-    "cache_policy": BY_CONTENT,
-    "persist_result": True,
-    "result_serializer": ReferenceSerializer(),
-    "cache_result_in_memory": False,
-    "retry_condition_fn": infrastructure_failed,
-    "retry_delay_seconds": 2.0,
-    "on_completion": [report_cached],
-}
-"""The options of Prefect's `@task` that all stages share. A stage that is retried says how often."""
 
 
 def cache_key(task: Task[Arguments, Reference], *args: Arguments.args, **kwargs: Arguments.kwargs) -> str:

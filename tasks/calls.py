@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from prefect import Task
 from pydantic import BaseModel
 
 from tasks.caching import cache_key, dependencies_of
@@ -22,6 +21,9 @@ from tasks.prefect_records import recorded
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
+
+if TYPE_CHECKING:
+    from prefect import Task
 
 Inputs = ParamSpec("Inputs")
 Parameters = TypeVar("Parameters", bound=BaseModel)

@@ -17,6 +17,7 @@ from rich.table import Table
 from flows.health import signal_at_start
 from flows.needs.disk import PlannedRun, free_disk, needs_of, planned_run
 from flows.needs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
+from flows.needs.readiness import require_model
 from flows.plan import Plan, plan_ablation
 from flows.recording.record import tracking_uri
 from flows.run_state import task_set_parameters
@@ -41,8 +42,9 @@ from turnwise.world import SPLITS
 def show_plan(experiment: Experiment, console: Console, processes: int | None = None) -> None:
     """Print the plan of an ablation. `processes` takes precedence over `compute.runner`.
 
-    Raises ConfigurationError as a real run would; `flows.needs.readiness.require_model` is asked before.
+    Raises ConfigurationError as a real run would.
     """
+    require_model(experiment, thoroughly=False)
     if sqlite_file(uri := tracking_uri(experiment)) is not None:  # a server is not asked for a plan
         require_readable(uri)
     drawn, playable = _show_task_sets(experiment, console), _show_playable(experiment, console)

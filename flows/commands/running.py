@@ -57,9 +57,6 @@ def ablation(
         return
     from rich.console import Console
 
-    from flows.needs.readiness import require_model
-
-    require_model(chosen, thoroughly=False)  # before Prefect is imported, which the plan's tasks are made with
     from flows.commands.plan import show_plan
 
     show_plan(chosen, Console(), processes)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from prefect import task
 from safetensors.numpy import load_file, save_file
 
 from lab.pretraining.configuration import Copying
 from lab.pretraining.copying import recall, repetition
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from tasks.playing import playing_code
 from tasks.prepare.imitation import sequences_to_imitate, texts_to_imitate
 from turnwise import seeding
@@ -39,7 +39,7 @@ class BaseTokenizerParameters(Section):
     """The formats whose tags become tokens."""
 
 
-@task(name="base_tokenizer", task_run_name="{label}: base_tokenizer", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="base_tokenizer", task_run_name="{label}: base_tokenizer", retries=1)
 @depends_on()
 def base_tokenizer(
     parameters: BaseTokenizerParameters, *, demonstrations: dict[str, Reference], label: str = "base_tokenizer"
@@ -76,7 +76,7 @@ def _code_of_worlds(parameters: CorpusParameters) -> list[str]:
     return sorted({module for play in parameters.play.values() for module in playing_code(play)})
 
 
-@task(name="corpus", task_run_name="{label}: corpus", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="corpus", task_run_name="{label}: corpus", retries=1)
 @depends_on(code=_code_of_worlds)
 def corpus(
     parameters: CorpusParameters, *, tokenizer: Reference, demonstrations: dict[str, Reference], label: str = "corpus"

@@ -6,9 +6,8 @@ import re
 from collections.abc import Collection
 from itertools import groupby
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from tasks.playing import world_code
 from turnwise.agent.playing import the_world
 from turnwise.config.schema import Section, WorldSection
@@ -25,7 +24,7 @@ class FilterParameters(Section):
     world: WorldSection
 
 
-@task(name="readable_demonstrations", task_run_name="{label}: readable_demonstrations", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="readable_demonstrations", task_run_name="{label}: readable_demonstrations", retries=1)
 @depends_on(code=world_code)
 def readable_demonstrations(
     parameters: FilterParameters, *, demonstrations: Reference, label: str = "readable_demonstrations"

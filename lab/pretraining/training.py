@@ -8,12 +8,12 @@ from __future__ import annotations
 import shutil
 
 import numpy as np
-from prefect import task
 
 from lab.pretraining.configuration import PretrainingSteps
 from lab.pretraining.corpus import read_corpus
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.models_in_memory import keep_learner, take_learner
+from tasks.orchestration.deferred import task
 from turnwise import progress, seeding
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import Section
@@ -36,7 +36,7 @@ class PretrainingParameters(Section):
     """1 for the first stage."""
 
 
-@task(name="pretraining", task_run_name="{label}: pretraining", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="pretraining", task_run_name="{label}: pretraining", retries=1)
 @depends_on()
 def pretraining(
     parameters: PretrainingParameters, *, policy: Reference, corpus: Reference, label: str = "pretraining"
@@ -86,7 +86,7 @@ class PublicationParameters(Section):
     """A published base policy has no parameters: it is what its inputs are."""
 
 
-@task(name="base_policy", task_run_name="{label}: base_policy", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="base_policy", task_run_name="{label}: base_policy", retries=1)
 @depends_on()
 def base_policy(
     parameters: PublicationParameters, *, policy: Reference, tokenizer: Reference, label: str = "base_policy"

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from prefect import task
 
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.credit.scores import read_scores
 from tasks.credit.select import read_kept
+from tasks.orchestration.deferred import task
 from tasks.playing import format_code
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.agent.formats import format_class, thought_tokens
@@ -74,7 +74,7 @@ def _plugin_reads(parameters: CreditParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_code(parameters), declared)
 
 
-@task(name="credit", task_run_name="{label}: credit", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="credit", task_run_name="{label}: credit", retries=1)
 @depends_on(
     kernel=("turnwise.credit.estimators", "turnwise.credit.selection"),
     writes=CREDIT,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from prefect import task
 
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.models_in_memory import SCORING, consulted_critic, log_probabilities, reference_log_probabilities
+from tasks.orchestration.deferred import task
 from tasks.restoring import opened
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
@@ -27,7 +27,7 @@ class ReferenceParameters(Section):
     micro_batch_tokens: int
 
 
-@task(name="reference", task_run_name="{label}: reference", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="reference", task_run_name="{label}: reference", retries=1)
 @depends_on(kernel=SCORING, writes=SCORES)
 def reference(
     parameters: ReferenceParameters,
@@ -67,7 +67,7 @@ class RescoreParameters(Section):
     micro_batch_tokens: int
 
 
-@task(name="rescore", task_run_name="{label}: rescore", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="rescore", task_run_name="{label}: rescore", retries=1)
 @depends_on(kernel=(*SCORING, "turnwise.policy.score_norms"), writes=SCORES)
 def rescore(
     parameters: RescoreParameters, *, policy: Reference, rollout: Reference, label: str = "rescore"
@@ -92,7 +92,7 @@ class ValuesParameters(Section):
     micro_batch_tokens: int
 
 
-@task(name="values", task_run_name="{label}: values", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="values", task_run_name="{label}: values", retries=1)
 @depends_on(kernel=("turnwise.policy.critic.value_function", "turnwise.policy.scored_policy"), writes=SCORES)
 def values(parameters: ValuesParameters, *, critic: Reference, rollout: Reference, label: str = "values") -> Reference:
     """The critic's value of the state before each reply token and after the last one.

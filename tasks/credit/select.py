@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from tasks.rollout.in_memory import trajectories_of
 from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
@@ -42,7 +41,7 @@ def _plugin_reads(parameters: SelectParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_code(parameters))
 
 
-@task(name="select", task_run_name="{label}: select", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="select", task_run_name="{label}: select", retries=1)
 @depends_on(
     kernel=("turnwise.credit.batch", "turnwise.credit.selection"),
     writes="selection 1",

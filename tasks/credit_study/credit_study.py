@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.credit_study.score_vectors import read_score_vectors
+from tasks.orchestration.deferred import task
 from turnwise.config.schema import RewardSection, Section
 from turnwise.credit import CreditBatch
 from turnwise.credit.batch import weighted_return
@@ -41,7 +40,7 @@ class StudyParameters(Section):
     """Seed of the resamples from which intervals are computed."""
 
 
-@task(name="credit_study", task_run_name="{label}: credit_study", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="credit_study", task_run_name="{label}: credit_study", retries=1)
 @depends_on(
     kernel=("turnwise.credit_study.study", "turnwise.credit_study.truth"), writes="credit study 1", platform_bound=False
 )

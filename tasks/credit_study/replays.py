@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
@@ -32,7 +31,7 @@ class EpisodesParameters(PlayParameters):
     seed: int
 
 
-@task(name="study_episodes", task_run_name="{label}: study_episodes", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="study_episodes", task_run_name="{label}: study_episodes", retries=1)
 @depends_on(kernel=(*SAMPLING, "turnwise.data.metrics"), writes=TRAJECTORIES, code=playing_code, reads=playing_reads)
 def study_episodes(
     parameters: EpisodesParameters,
@@ -73,7 +72,7 @@ class ReplaysParameters(PlayParameters):
     """The seed of the episodes, from which their worlds' noise is reproduced."""
 
 
-@task(name="replays", task_run_name="{label}: replays", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="replays", task_run_name="{label}: replays", retries=1)
 @depends_on(kernel=(*SAMPLING, "turnwise.agent.replay"), writes=TRAJECTORIES, code=playing_code, reads=playing_reads)
 def replays(
     parameters: ReplaysParameters,

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from prefect import task
 from safetensors.numpy import load_file, save_file
 
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.models_in_memory import whole_policy
+from tasks.orchestration.deferred import task
 from turnwise import progress
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
@@ -30,7 +30,7 @@ class VectorsParameters(Section):
     """Seed of the random sketch."""
 
 
-@task(name="score_vectors", task_run_name="{label}: score_vectors", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="score_vectors", task_run_name="{label}: score_vectors", retries=1)
 @depends_on(kernel=("turnwise.policy.adapted", "turnwise.policy.score_vectors"), writes="score vectors 1")
 def score_vectors(
     parameters: VectorsParameters, *, policy: Reference, episodes: Reference, label: str = "credit study"

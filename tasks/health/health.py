@@ -15,12 +15,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from prefect import task
 from pydantic import Field
 
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.health.record import HEALTH_FILE, HealthRecord, read_health
 from tasks.models_in_memory import POLICY, begin_with
+from tasks.orchestration.deferred import task
 from tasks.playing import frame_of
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.agent.branching import turn_of
@@ -73,7 +73,7 @@ def _plugin_reads(parameters: HealthParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_code(parameters))
 
 
-@task(name="health", task_run_name="{label}: health", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="health", task_run_name="{label}: health", retries=1)
 @depends_on(
     kernel=(
         "turnwise.agent.branching",
@@ -185,7 +185,7 @@ class ReturnParameters(Section):
     """Returning has no parameters: it depends on its inputs alone."""
 
 
-@task(name="return_to", task_run_name="{label}: return_to", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="return_to", task_run_name="{label}: return_to", retries=1)
 @depends_on(kernel=(), writes=POLICY, platform_bound=False)
 def return_to(
     parameters: ReturnParameters, *, policy: Reference, health: Reference, label: str = "return_to"

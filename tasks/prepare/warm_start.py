@@ -9,10 +9,9 @@ import json
 import shutil
 from pathlib import Path
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.models_in_memory import POLICY, TRAINING, take_learner
+from tasks.orchestration.deferred import task
 from tasks.playing import SAMPLING, playing_code, playing_reads, tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.agent.playing import PlayParameters, the_world
@@ -33,7 +32,7 @@ class WarmStartParameters(PlayParameters):
     warm_start: WarmStart
 
 
-@task(name="warm_start", task_run_name="{label}: warm_start", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="warm_start", task_run_name="{label}: warm_start", retries=1)
 @depends_on(
     kernel=(
         *SAMPLING,

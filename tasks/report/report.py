@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prefect import task
 from pydantic import Field
 
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.credit.advantages import read_credit
+from tasks.orchestration.deferred import task
 from tasks.playing import world_code
 from tasks.report import history
 from tasks.report.report_file import DATA_FILE
@@ -70,7 +70,7 @@ class ReportParameters(Section):
     """How often a task may be attempted; above 1, the table gets a column for success at the first attempt."""
 
 
-@task(name="report", task_run_name="{label}: report", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="report", task_run_name="{label}: report", retries=1)
 @depends_on(
     kernel=(
         "turnwise.credit.batch",

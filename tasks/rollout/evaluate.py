@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
@@ -51,7 +50,7 @@ class EvaluationParameters(PlayParameters):
         )
 
 
-@task(name="evaluate", task_run_name="{label}: evaluate", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="evaluate", task_run_name="{label}: evaluate", retries=1)
 @depends_on(
     kernel=(*SAMPLING, "turnwise.statistics.evaluation_metrics"),
     writes=TRAJECTORIES,
@@ -105,7 +104,7 @@ class BaselineParameters(PlayParameters):
     split: Split
 
 
-@task(name="baseline", task_run_name="{label}: baseline", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="baseline", task_run_name="{label}: baseline", retries=1)
 @depends_on(
     kernel=("turnwise.agent.playing", "turnwise.statistics.evaluation_metrics"),
     writes=TRAJECTORIES,

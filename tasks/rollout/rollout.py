@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from tasks.restoring import opened
 from turnwise import seeding
@@ -56,7 +55,7 @@ def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, ro
     return [tasks[order[place % len(tasks)]] for place in range(round * count, (round + 1) * count)]
 
 
-@task(name="rollout", task_run_name="{label}: rollout", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="rollout", task_run_name="{label}: rollout", retries=1)
 @depends_on(
     kernel=(*SAMPLING, "turnwise.agent.branching", "turnwise.agent.branching_rollout", "turnwise.data.metrics"),
     writes=TRAJECTORIES,
@@ -118,7 +117,7 @@ class GatherParameters(Section):
     """Gathering has no parameters: it depends on its inputs alone."""
 
 
-@task(name="gather", task_run_name="{label}: gather", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="gather", task_run_name="{label}: gather", retries=1)
 @depends_on(kernel=("turnwise.data.metrics",), writes=TRAJECTORIES, platform_bound=False)
 def gather(parameters: GatherParameters, *, rollouts: list[Reference], label: str = "gather") -> Reference:
     """Concatenate several rounds into one rollout, with groups renumbered consecutively.

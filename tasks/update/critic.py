@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import time
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.credit.advantages import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import (
@@ -23,6 +21,7 @@ from tasks.models_in_memory import (
     take_critic,
     take_learner,
 )
+from tasks.orchestration.deferred import task
 from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.config.model_settings import LearnerParameters
@@ -50,7 +49,7 @@ class CriticParameters(Section):
         return seeding.derive(self.seed, "critic", self.iteration)
 
 
-@task(name="initial_critic", task_run_name="{label}: initial_critic", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="initial_critic", task_run_name="{label}: initial_critic", retries=1)
 @depends_on(kernel=TRAINING, writes=CRITIC)
 def initial_critic(parameters: CriticParameters, *, policy: Reference, label: str = "initial_critic") -> Reference:
     """Make a critic with a trunk of its own and no training: the value of every state is 0."""
@@ -64,7 +63,7 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference, label: st
     return draft.reference
 
 
-@task(name="learn_values", task_run_name="{label}: learn_values", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="learn_values", task_run_name="{label}: learn_values", retries=1)
 @depends_on(kernel=TRAINING, writes=CRITIC)
 def learn_values(
     parameters: CriticParameters,

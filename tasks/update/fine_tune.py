@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import logging
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.credit.advantages import read_advantages
 from tasks.models_in_memory import POLICY, TRAINING, keep_learner, take_learner
+from tasks.orchestration.deferred import task
 from tasks.playing import playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.restoring import opened
@@ -41,7 +40,7 @@ class FineTuneParameters(PlayParameters):
     iteration: int
 
 
-@task(name="fine_tune", task_run_name="{label}: fine_tune", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="fine_tune", task_run_name="{label}: fine_tune", retries=1)
 @depends_on(
     kernel=(*TRAINING, "turnwise.agent.imitation", "turnwise.policy.learner.supervised"),
     writes=POLICY,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from prefect import task
 
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.credit.credit import save_credit
+from tasks.orchestration.deferred import task
 from tasks.playing import world_code
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.config.schema import RewardSection, Section, WorldSection
@@ -28,7 +28,7 @@ class KeepParameters(Section):
     threshold: float
 
 
-@task(name="keep", task_run_name="{label}: keep", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="keep", task_run_name="{label}: keep", retries=1)
 @depends_on(
     kernel=("turnwise.credit.batch", "turnwise.credit.rejection_sampling", "turnwise.credit.selection"),
     writes=CREDIT,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from prefect import task
-
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.credit.advantages import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import (
@@ -19,6 +17,7 @@ from tasks.models_in_memory import (
     keep_learner,
     take_learner,
 )
+from tasks.orchestration.deferred import task
 from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.config.model_settings import Compute, LearnerParameters
@@ -72,7 +71,7 @@ class UpdateParameters(Section):
         )
 
 
-@task(name="update", task_run_name="{label}: update", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="update", task_run_name="{label}: update", retries=1)
 @depends_on(kernel=(*TRAINING, "turnwise.policy.adaptive_penalty"), writes=POLICY)
 def update(
     parameters: UpdateParameters,

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from comparison import compared
-from prefect import task
 from rich.console import Console
 
 from flows import plan as of_plan
@@ -26,8 +25,9 @@ from flows.roster import IterationStage, MachineCost, PlottedMetric
 from flows.run_state import Iteration, Run
 from flows.runtime.work_left import expected_work
 from flows.train import iterate, train
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
 from tasks.calls import Call, Make, call
+from tasks.orchestration.deferred import task
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
@@ -51,7 +51,7 @@ class LengthsParameters(Section):
     """Lengths have no parameters."""
 
 
-@task(name="lengths", task_run_name="{label}: lengths", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="lengths", task_run_name="{label}: lengths", retries=1)
 @depends_on(platform_bound=False)
 def lengths(parameters: LengthsParameters, *, rollout: Reference, label: str = "lengths") -> Reference:
     """The longest reply of a rollout."""

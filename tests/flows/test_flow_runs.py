@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from prefect import flow, runtime, task
+from prefect import flow, runtime
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -19,7 +19,8 @@ from prefect.client.schemas.objects import FlowRun
 from pydantic import BaseModel, ConfigDict
 
 from flows.runtime.flow_runs import in_flow_run, run_flow, tags_of, untagged_tasks
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
 from turnwise.store import Reference, default_store
@@ -33,7 +34,7 @@ class Parameters(BaseModel):
     number: int
 
 
-@task(name="counted", task_run_name="{label}: counted", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="counted", task_run_name="{label}: counted", retries=1)
 @depends_on()
 def counted(parameters: Parameters, *, label: str = "counted") -> Reference:
     """A number, as an artifact."""

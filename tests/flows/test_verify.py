@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from prefect import task
 from pydantic import BaseModel
 from rich.console import Console
 
 from flows.commands.store import inspect, print_parts
-from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
+from tasks.caching import cache_key, depends_on
+from tasks.orchestration.deferred import task
 from tasks.prefect_records import records_folder
 from turnwise import progress
 from turnwise.project import home
@@ -30,7 +30,7 @@ class Parameters(BaseModel):
     value: float = 1.0
 
 
-@task(name="plums", task_run_name="{label}: plums", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="plums", task_run_name="{label}: plums", retries=1)
 @depends_on()
 def plums(parameters: Parameters, *, label: str = "plums") -> Reference:
     """A stage."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect import task
 from pydantic import BaseModel, ConfigDict
 
-from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
+from tasks.caching import cache_key, depends_on
+from tasks.orchestration.deferred import task
 from tasks.prefect_records import recorded, recorded_keys, records_folder
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, default_store
@@ -35,21 +35,21 @@ def write(kind: str, value: float) -> Reference:
     return draft.reference
 
 
-@task(name="apples", task_run_name="{label}: apples", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="apples", task_run_name="{label}: apples", retries=1)
 @depends_on()
 def apples(parameters: Parameters, *, label: str = "apples") -> Reference:
     """A stage."""
     return write("apple", parameters.value)
 
 
-@task(name="apples_too", task_run_name="{label}: apples_too", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="apples_too", task_run_name="{label}: apples_too", retries=1)
 @depends_on()
 def apples_too(parameters: Parameters, *, label: str = "apples_too") -> Reference:
     """Another stage, which returns the same kind."""
     return write("apple", parameters.value * 10)
 
 
-@task(name="pears", task_run_name="{label}: pears", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="pears", task_run_name="{label}: pears", retries=1)
 @depends_on()
 def pears(parameters: Parameters, *, label: str = "pears") -> Reference:
     """Another stage, which returns another kind."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prefect import task
 from pydantic import BaseModel, ConfigDict
 
-from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
+from tasks.caching import cache_key, depends_on
+from tasks.orchestration.deferred import task
 from tasks.prefect_records import records_folder
 from tests.store.conftest import SECRET, s3, s3_of_session, url  # noqa: F401  (fixtures)
 from tests.store.s3_server import S3Server, failing
@@ -30,7 +30,7 @@ class Parameters(BaseModel):
     value: float = 1.0
 
 
-@task(name="quinces", task_run_name="{label}: quinces", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="quinces", task_run_name="{label}: quinces", retries=1)
 @depends_on()
 def quinces(parameters: Parameters, *, before: Reference | None = None, label: str = "quinces") -> Reference:
     """A stage."""

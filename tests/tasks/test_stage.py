@@ -17,15 +17,16 @@ from typing import Any
 
 import pytest
 from number_samples import Parameters, write_number
-from prefect import flow, task
+from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.context import FlowRunContext
 from pydantic import BaseModel
 from safetensors import SafetensorError
 
-from tasks.caching import BY_CONTENT_OPTIONS, cache_key, dependencies_of, depends_on
+from tasks.caching import cache_key, dependencies_of, depends_on
 from tasks.observing import Observer, StageCall, observing
+from tasks.orchestration.deferred import task
 from turnwise.errors import ArtifactError, ConfigurationError, DiskFull, WorldLost
 from turnwise.project import home
 from turnwise.store import Reference, default_store
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 threads: list[int] = []
 
 
-@task(name="start", task_run_name="{label}: start", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="start", task_run_name="{label}: start", retries=1)
 @depends_on()
 def start(parameters: Parameters, *, label: str = "start") -> Reference:
     """A stage without inputs."""
@@ -44,7 +45,7 @@ def start(parameters: Parameters, *, label: str = "start") -> Reference:
     return write_number(parameters.factor)
 
 
-@task(name="multiply", task_run_name="{label}: multiply", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="multiply", task_run_name="{label}: multiply", retries=1)
 @depends_on()
 def multiply(
     parameters: Parameters,
@@ -64,7 +65,7 @@ def multiply(
 failures: list[Exception] = []
 
 
-@task(name="fragile", task_run_name="{label}: fragile", retries=2, **{**BY_CONTENT_OPTIONS, "retry_delay_seconds": 0})
+@task(name="fragile", task_run_name="{label}: fragile", retries=2, retry_delay_seconds=0)
 @depends_on()
 def fragile(parameters: Parameters, *, label: str = "fragile") -> Reference:
     """Raises what is in `failures`, one after another."""
@@ -229,7 +230,7 @@ def test_every_stage_is_tried_again_once_unless_it_says_otherwise() -> None:
         name="once_more",
         task_run_name="{label}: once_more",
         retries=1,
-        **{**BY_CONTENT_OPTIONS, "retry_delay_seconds": 0},
+        retry_delay_seconds=0,
     )
     @depends_on()
     def once_more(parameters: Parameters, *, label: str = "once_more") -> Reference:
@@ -281,7 +282,7 @@ def test_the_record_is_the_reference_as_json_which_names_no_class() -> None:
 def test_what_is_no_stage_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="`parameters`"):
 
-        @task(name="wrong", task_run_name="{label}: wrong", retries=1, **BY_CONTENT_OPTIONS)
+        @task(name="wrong", task_run_name="{label}: wrong", retries=1)
         @depends_on()
         def wrong(settings: Parameters, *, label: str = "wrong") -> Reference:
             raise AssertionError
@@ -289,7 +290,7 @@ def test_what_is_no_stage_is_refused() -> None:
     with pytest.raises(TypeError, match=r"multiply's input by .* holds a int"):
         multiply(Parameters(), number=start(Parameters()), by=3)
 
-    @task(name="nothing", task_run_name="{label}: nothing", retries=1, **BY_CONTENT_OPTIONS)
+    @task(name="nothing", task_run_name="{label}: nothing", retries=1)
     @depends_on()
     def nothing(parameters: Parameters, *, label: str = "nothing") -> Reference:
         return None  # type: ignore[return-value]
@@ -319,12 +320,12 @@ def test_the_code_of_a_world_named_in_the_parameters_counts(tmp_path: Path, monk
     class WorldParameters(BaseModel):
         module: str
 
-    @task(name="visit", task_run_name="{label}: visit", retries=1, **BY_CONTENT_OPTIONS)
+    @task(name="visit", task_run_name="{label}: visit", retries=1)
     @depends_on(code=lambda parameters: [parameters.module])
     def visit(parameters: WorldParameters, *, label: str = "visit") -> Reference:
         return write_number(1)
 
-    @task(name="stay", task_run_name="{label}: stay", retries=1, **BY_CONTENT_OPTIONS)
+    @task(name="stay", task_run_name="{label}: stay", retries=1)
     @depends_on()
     def stay(parameters: WorldParameters, *, label: str = "stay") -> Reference:
         return write_number(1)
@@ -352,14 +353,14 @@ leave(0)
 """
 
 OUR_STAGE = """
-from prefect import task
 from pydantic import BaseModel
-from tasks.caching import BY_CONTENT_OPTIONS, depends_on
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from turnwise.store import Reference, default_store
 from our_helper import value
 class Parameters(BaseModel):
     scale: int = 1
-@task(name="number", **BY_CONTENT_OPTIONS)
+@task(name="number")
 @depends_on()
 def number(parameters: Parameters) -> Reference:
     with default_store().write("number") as draft:

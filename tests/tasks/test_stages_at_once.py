@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from number_samples import Parameters, write_number
-from prefect import task
 
-from tasks.caching import BY_CONTENT_OPTIONS, cache_key, depends_on
+from tasks.caching import cache_key, depends_on
+from tasks.orchestration.deferred import task
 from turnwise.store import Reference
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("turnwise_home")
 made: list[int] = []
 
 
-@task(name="shared", task_run_name="{label}: shared", retries=1, **BY_CONTENT_OPTIONS)
+@task(name="shared", task_run_name="{label}: shared", retries=1)
 @depends_on()
 def shared(parameters: Parameters, *, label: str = "shared") -> Reference:
     """Takes long enough for others to ask for the same."""
