@@ -2,6 +2,7 @@
 
     python -m benchmarks.against_trl                            4, 10 and 20 turns, replies of 3 and of 12 tokens
     python -m benchmarks.against_trl --turns 20 --reply 3       one row
+    python -m benchmarks.against_trl --model FOLDER             of a language model: 3 and 8 turns of 20 tokens
     python -m benchmarks.against_trl --trl-python PATH         with TRL of another environment
 
 Per row: the processor seconds of a step, and of its sampling and its update, medians over the steps; and how far the
@@ -11,6 +12,11 @@ engine and the learner; TRL's is `GRPOTrainer` with a rollout function that gene
 
 8 groups of 8 episodes. A reply ends with the end token or at its full length, and counts as said either way. The world
 answers every reply with an observation of 4 or 5 tokens. The policy reads bytes: 2 layers of width 128.
+
+`--model` takes a folder in Hugging Face's layout with a tokenizer, such as `turnwise export RUN --to FOLDER` writes.
+Prompts have 160 tokens then, of which 140 are the same for all tasks, and observations 45. TRL updates in micro-batches
+of 8 episodes, since the logits of 64 do not fit; its loss is `dapo`, whose mean is over all tokens of the step, as
+ours is.
 
 TRL is one of the development dependencies. In an environment of its own: `pip install trl==1.16.0 safetensors` in
 addition to torch 2.13.0 for the CPU.
@@ -37,7 +43,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.numbers_world import END, FIRST_BYTE, PAD, AnyText, Bytes, Numbers, told
+from benchmarks.numbers_world import END, FIRST_BYTE, PAD, AnyText, Bytes, Numbers
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes, roll_out
@@ -52,6 +58,10 @@ from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 GROUPS, REPLICAS = 8, 8
 VOCABULARY, CONTEXT = 256 + FIRST_BYTE, 512
 LEARNING_RATE = 3e-4
+LANGUAGE_MODEL_CONTEXT, LANGUAGE_MODEL_LEARNING_RATE = 1024, 1e-5
+LANGUAGE_MODEL_WORLD = {"prompt": 160, "shared": 140, "observation": 45}
+LANGUAGE_MODEL_MICRO_BATCH = 8
+"""Episodes of a micro-batch of TRL's."""
 TRL_SIDE = Path(__file__).with_name("trl_side.py")
 
 
@@ -67,10 +77,12 @@ class Shared:
     openings: list[list[int]]
     observations: list[list[int]]
     """After each turn, the same in all episodes."""
-    vocabulary: int = VOCABULARY
+    micro_batch: int
+    """Episodes of a micro-batch."""
+    vocabulary: int
+    learning_rate: float
     end: int = END
     pad: int = PAD
-    learning_rate: float = LEARNING_RATE
 
 
 @dataclass(frozen=True)
@@ -106,24 +118,23 @@ class AsSaid:
 class Ours:
     """Our side: the episode loop, an engine and the learner."""
 
-    def __init__(self, shared: Shared, engine: Engine) -> None:
+    def __init__(self, shared: Shared, world: Numbers, engine: Engine, context: int) -> None:
         self._shared, self._engine = shared, engine
         self.learner = Learner(Path(shared.policy), threads=1)
         self._steps = 0
         self._frame = Bytes()
-        world = Numbers(shared.turns)
         self._rules = EpisodeConfig(
             world=world,
             format=AnyText(),
             limits=None,
             patience=RetryPolicy(),
             frame=self._frame,
-            token_budget=CONTEXT,
+            token_budget=context,
             reply_tokens=shared.reply_tokens,
         )
-        self._tasks = world.tasks("train", GROUPS)
+        self._tasks = world.tasks("train", len(shared.openings))
         self._settings = UpdateSettings(
-            learning_rate=LEARNING_RATE,
+            learning_rate=shared.learning_rate,
             temperature=1.0,
             micro_batch_tokens=2048,
             mini_batches=1,
@@ -137,7 +148,7 @@ class Ours:
         self._steps += 1
         self._engine.load(Path(self._shared.policy), f"{self._shared}, {self._steps}", self.learner.model)
         self._engine.begin(self._steps, Sampling(1.0, self._shared.reply_tokens, self._frame.end_tokens))
-        episodes = make_episodes(self._rules, self._tasks, REPLICAS, self._steps)
+        episodes = make_episodes(self._rules, self._tasks, self._shared.replicas, self._steps)
         trajectories = roll_out(episodes, AsSaid(self._engine), self._frame.decode).trajectories
         sampled = time.process_time()
         credit = CreditBatch(
@@ -218,9 +229,8 @@ def relative_difference(found: dict[str, torch.Tensor], expected: dict[str, torc
     return float(difference.norm() / torch.cat([each.flatten() for each in expected.values()]).norm())
 
 
-def compare(engines: dict[str, Engine], shared: Shared, python: str, folder: Path) -> None:
-    """Write one row for each engine: a step of each side in turns, the first of both on the same episodes."""
-    sides = {name: Ours(shared, engine) for name, engine in engines.items()}
+def compare(shared: Shared, sides: dict[str, Ours], python: str, folder: Path) -> None:
+    """Write one row for each side: a step of each in turns, the first of all on the same episodes as TRL's."""
     theirs = Theirs(shared, python)
     found: dict[str, list[Seconds]] = {name: [] for name in ("TRL", *sides)}
     try:
@@ -248,36 +258,52 @@ def compare(engines: dict[str, Engine], shared: Shared, python: str, folder: Pat
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.against_trl", description=__doc__.split("\n")[0])
-    parser.add_argument("--turns", type=int, nargs="+", default=[4, 10, 20])
-    parser.add_argument("--reply", type=int, nargs="+", default=[3, 12])
+    parser.add_argument("--model", type=Path, metavar="FOLDER", help="a language model in Hugging Face's layout")
+    parser.add_argument("--turns", type=int, nargs="+", help="default: 4 10 20; of a language model 3 8")
+    parser.add_argument("--reply", type=int, nargs="+", help="tokens; default: 3 12; of a language model 20")
+    parser.add_argument("--groups", type=int, default=GROUPS, help=f"of {REPLICAS} episodes each")
     parser.add_argument("--steps", type=int, default=6, help="per row; the first counts for the gradient alone")
     parser.add_argument("--engines", nargs="+", choices=("embedded", "vllm"), default=["embedded", "vllm"])
     parser.add_argument("--trl-python", default=sys.executable, help="the interpreter of an environment with TRL")
     chosen = parser.parse_args(list(arguments))
+    model: Path | None = chosen.model
+    context = LANGUAGE_MODEL_CONTEXT if model else CONTEXT
     torch.set_num_threads(1)
     sys.stdout.write("turns  reply  side         step  sampling  update  over TRL  gradients apart\n")
     with tempfile.TemporaryDirectory() as folder:
-        policy = Path(folder) / "policy"
-        create_policy(
-            policy, vocabulary_size=VOCABULARY, context_length=CONTEXT, end_token=END, pad_token=PAD, seed=0, layers=2
-        )
+        policy = model or Path(folder) / "policy"
+        if model is None:
+            create_policy(
+                policy,
+                vocabulary_size=VOCABULARY,
+                context_length=CONTEXT,
+                end_token=END,
+                pad_token=PAD,
+                seed=0,
+                layers=2,
+            )
         engines = {
-            name: make_engine(name, context_length=CONTEXT, maximum_episodes=GROUPS * REPLICAS)
+            name: make_engine(name, context_length=context, maximum_episodes=chosen.groups * REPLICAS)
             for name in chosen.engines
         }
         frame = Bytes()
-        for reply_tokens in chosen.reply:
-            for turns in chosen.turns:
+        for reply_tokens in chosen.reply or ([20] if model else [3, 12]):
+            for turns in chosen.turns or ([3, 8] if model else [4, 10, 20]):
+                world = Numbers(turns, **(LANGUAGE_MODEL_WORLD if model else {}))
                 shared = Shared(
                     policy=str(policy),
                     turns=turns,
                     reply_tokens=reply_tokens,
                     steps=chosen.steps,
                     replicas=REPLICAS,
-                    openings=[list(frame.opening(None, f"task {number}:")) for number in range(GROUPS)],
-                    observations=[list(frame.continuation(told(turn + 1), ())) for turn in range(turns)],
+                    openings=[list(frame.opening(None, world.opening(number))) for number in range(chosen.groups)],
+                    observations=[list(frame.continuation(world.told(turn + 1), ())) for turn in range(turns)],
+                    micro_batch=LANGUAGE_MODEL_MICRO_BATCH if model else chosen.groups * REPLICAS,
+                    vocabulary=json.loads((policy / "config.json").read_text(encoding="utf-8"))["vocab_size"],
+                    learning_rate=LANGUAGE_MODEL_LEARNING_RATE if model else LEARNING_RATE,
                 )
-                compare(engines, shared, chosen.trl_python, Path(folder))
+                sides = {name: Ours(shared, world, engine, context) for name, engine in engines.items()}
+                compare(shared, sides, chosen.trl_python, Path(folder))
 
 
 if __name__ == "__main__":

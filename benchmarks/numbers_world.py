@@ -1,4 +1,7 @@
-"""The world of `benchmarks.against_trl`, with a reply format and a conversation frame that cost next to nothing."""
+"""The world of `benchmarks.against_trl`, with a reply format and a conversation frame that cost next to nothing.
+
+Its frame has a token for each byte, so a text's length is its number of tokens, with any policy of 259 tokens or more.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,11 @@ class Numbers(World):
     blocks = False
     rewards: ClassVar[Mapping[str, Reward]] = {}
 
-    def __init__(self, turns: int) -> None:
-        self._turns = turns
+    def __init__(self, turns: int, *, prompt: int = 0, shared: int = 0, observation: int = 0) -> None:
+        """Episodes of so many turns. `prompt` is the least number of tokens of an opening, of which the first `shared`
+        are the same for all tasks; `observation` is that of an observation.
+        """
+        self._turns, self._prompt, self._shared, self._observation = turns, prompt, shared, observation
 
     @property
     def instruction(self) -> str:
@@ -47,28 +53,31 @@ class Numbers(World):
 
     def make(self, task: Task, seed: int) -> Environment:
         """An episode."""
-        return Telling(task)
+        return Telling(self, task)
 
+    def opening(self, number: int) -> str:
+        """What an episode of the task of this number begins with."""
+        return ("." * self._shared + f"task {number}:").ljust(self._prompt)
 
-def told(turn: int) -> str:
-    """The observation after a turn, counted from 1: 4 or 5 bytes."""
-    return f"<{turn:02}>" if turn % 2 else f"<{turn:03}>"
+    def told(self, turn: int) -> str:
+        """The observation after a turn, counted from 1: 4 or 5 tokens, or more where the world was told so."""
+        return (f"<{turn:02}>" if turn % 2 else f"<{turn:03}>").ljust(self._observation)
 
 
 class Telling(Environment):
     """One episode of `Numbers`."""
 
-    def __init__(self, task: Task) -> None:
-        self._task, self._turn = task, 0
+    def __init__(self, world: Numbers, task: Task) -> None:
+        self._world, self._task, self._turn = world, task, 0
 
     def reset(self) -> Observation:
         """The task's opening."""
-        return Observation(f"task {self._task.seed}:")
+        return Observation(self._world.opening(self._task.seed))
 
     def step(self, action: str) -> Step:
         """The number of the turn."""
         self._turn += 1
-        return Step(Observation(told(self._turn)))
+        return Step(Observation(self._world.told(self._turn)))
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Any action."""
@@ -111,8 +120,8 @@ class Bytes:
         raise AssertionError("replies here have no thoughts")
 
     def decode(self, tokens: tuple[int, ...]) -> str:
-        """The bytes as Latin-1."""
-        return bytes(token - FIRST_BYTE for token in tokens if token >= FIRST_BYTE).decode("latin-1")
+        """The bytes as Latin-1; tokens beyond them begin again with byte 0."""
+        return bytes((token - FIRST_BYTE) % 256 for token in tokens if token >= FIRST_BYTE).decode("latin-1")
 
 
 @lru_cache(4096)
