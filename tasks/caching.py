@@ -17,8 +17,8 @@ of the files that it writes, the code of its kernel (what computes, not what run
 function itself, its parameters, the digests of its inputs, and the platform where bits depend on it. In the parameters,
 paths of files and libraries are replaced by contents and versions (`tasks.identity`).
 
-`@task` is Prefect's (`tasks.orchestration`), with a cache policy that looks for a result under this key. A plan asks for
-the same key without Prefect.
+`@task` is Prefect's (`tasks.orchestration`), with a cache policy that looks for a result under this key. A plan asks
+for the same key without Prefect.
 
 Packages that take seconds to import (torch, transformers, vLLM) are imported inside the functions that compute: a
 process that finds all its results in the store never imports them.
