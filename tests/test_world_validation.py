@@ -175,6 +175,20 @@ def test_a_number_must_be_finite(number: Any) -> None:
     assert refused().startswith("reward goal of answers/1/train/3 must be a finite number; found ")
 
 
+@pytest.mark.parametrize("number", [1e308, -3.5e38, 10**300])
+def test_a_number_must_be_finite_in_the_learners_32_bits(number: float) -> None:
+    told(fields={"rewards": {"goal": number}})
+    assert refused() == (
+        "reward goal of answers/1/train/3 must be at most 3.4e+38 in magnitude, as 32 bits hold; "
+        f"found {float(number)}: scale it"
+    )
+
+
+def test_the_largest_number_of_32_bits_is_one() -> None:
+    told(fields={"rewards": {"goal": float(np.finfo(np.float32).max)}})
+    assert played().rewards == {"goal": float(np.finfo(np.float32).max)}
+
+
 @pytest.mark.parametrize(
     ("answers", "said"),
     [

@@ -1,8 +1,8 @@
 """`--dry-run`: counts what an ablation would compute, even on a machine that could not compute it.
 
-The configuration is checked as for a real run, the world is made and its task sets are drawn, where the files that they
-are drawn from are there. No model is loaded and no token is sampled. The numbers are upper bounds: episodes may end
-early, replies may be shorter than allowed, and what is cached is not recomputed.
+The configuration is checked as for a real run, the world is made and its task sets are read or else drawn, where the
+files that they are drawn from are there. No model is loaded and no token is sampled. The numbers are upper bounds:
+episodes may end early, replies may be shorter than allowed, and what is cached is not recomputed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from flows.needs.disk import PlannedRun, free_disk, needs_of, planned_run
 from flows.needs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
 from flows.needs.readiness import require_model
 from flows.plan import Plan, plan_ablation
+from flows.prepare import draw_tasks
 from flows.recording.record import tracking_uri
 from flows.run_state import task_set_parameters
 from tasks.calls import Unrecorded
+from tasks.playing import tasks_of
 from tasks.prepare.task_sets import draw_task_set
 from turnwise.config.runner import Runner
 from turnwise.config.world_checks import missing_files
@@ -34,9 +36,10 @@ from turnwise.policy.dimensions import Dimensions, dimensions_of
 from turnwise.policy.memory_plan import GIB
 from turnwise.policy.pretrained import asks_hub
 from turnwise.reporting.formatting import readable_bytes
+from turnwise.store.default import nothing_is_stored
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.revision import require_readable
-from turnwise.world import SPLITS
+from turnwise.world import SPLITS, Split, Task
 
 
 def show_plan(experiment: Experiment, console: Console, processes: int | None = None) -> None:
@@ -97,13 +100,20 @@ def _show_task_sets(experiment: Experiment, console: Console) -> bool:
         console.print(f"{'task sets':<12}not drawn before {path} is there", highlight=False, soft_wrap=True)
     if missing:
         return False
-    task_sets = {split: draw_task_set(task_set_parameters(experiment, split)) for split in SPLITS}
+    task_sets = {split: _task_set(experiment, split) for split in SPLITS}
     require_disjoint(task_sets)
     for split, tasks in task_sets.items():
         console.print(
             f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {task_set_digest(tasks)}", highlight=False
         )
     return True
+
+
+def _task_set(experiment: Experiment, split: Split) -> Sequence[Task]:
+    """The tasks of a split: as they are recorded, or else drawn."""
+    drawing = draw_tasks(experiment, split)
+    recorded = None if nothing_is_stored() else drawing.recorded()
+    return draw_task_set(task_set_parameters(experiment, split)) if recorded is None else tasks_of(recorded, split)
 
 
 def _show_playable(experiment: Experiment, console: Console) -> bool:

@@ -9,9 +9,13 @@ from rich.console import Console
 
 from flows.commands.plan import show_plan
 from flows.needs.disk import PlannedRun, planned_run
+from flows.prepare import draw_tasks
+from tasks.playing import tasks_of
 from tests.envs.search.corpus_samples import RIVERS, SOURCES, write_corpus
+from turnwise.data.task_sets import task_set_digest
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
+from turnwise.world import SPLITS
 
 ROOT = Path(__file__).parents[2]
 PARAMETERS = ROOT / "tests" / "parameters.yaml"
@@ -60,6 +64,20 @@ def test_the_configurations_of_the_papers_make_sense_on_a_machine_that_cannot_ru
         assert f"\n{variant} " in said
     assert f"{experiment.policy.model}, in bfloat16 on cuda, sampled by vllm" in said
     assert max(len(line) for line in said.splitlines()) <= 80
+
+
+def test_task_sets_that_are_recorded_are_not_drawn_again(
+    prefect_server: str, turnwise_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = load(PARAMETERS, [], MR)
+    fresh = plan(experiment)
+    drawn = [draw_tasks(experiment, split).make() for split in SPLITS]
+    tasks = {split: tasks_of(reference, split) for split, reference in zip(SPLITS, drawn, strict=True)}
+    monkeypatch.delattr(type(experiment.made_world), "tasks")
+    recorded = plan(experiment)
+    for split in SPLITS:
+        line = f"{split:<12}{len(tasks[split])} tasks of {experiment.world.name}, {task_set_digest(tasks[split])}\n"
+        assert line in fresh and line in recorded
 
 
 def test_task_sets_are_drawn_as_soon_as_their_files_are_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,8 +4,9 @@
 a mixture, a remote service. The agent's host, the server and the checker play through it, so they agree.
 
 A number is anything that stands for exactly one: Python's int, float, bool and Fraction, NumPy's scalars, and arrays
-and tensors without axes (shape `()`), of any library. It must be finite, and becomes a Python float. None, text, bytes,
-complex numbers, and arrays with an axis, also of one element, are not numbers. A flag is a bool of Python or NumPy.
+and tensors without axes (shape `()`), of any library. It must be finite, also in the learner's 32 bits, and becomes a
+Python float. None, text, bytes, complex numbers, and arrays with an axis, also of one element, are not numbers. A flag
+is a bool of Python or NumPy.
 
 An answer that breaks the contract is a mistake in the world's code and no missing data: it is refused (`ContractError`)
 and not tried again, since episodes that are left out for what they answered would bias what is left.
@@ -25,19 +26,25 @@ from turnwise.errors import ContractError
 from turnwise.world.contract import Environment, Observation, Remaining, ScriptedAction, Step, Task
 
 LONGEST_QUOTE = 80
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest magnitude of a number: sums and squares of such are finite in 64 bits, and the learner has 32."""
 FLAGS = ("terminated", "truncated", "valid", "effective", "success")
 
 
 def finite_number(what: str, value: object, advice: str = "") -> float:
     """The value as a float. `what` names it in the message, e.g. `reward goal of tool/1/train/3`.
 
-    Raises ContractError for what is no number, or not finite; the message ends with `advice`.
+    Raises ContractError for what is no number, not finite, or above `LARGEST`; the message ends with `advice`.
     """
     number = as_number(value)
     if number is None:
         raise ContractError(f"{what} must be a number; found {quoted(value)}{advice}")
     if not math.isfinite(number):
         raise ContractError(f"{what} must be a finite number; found {number}{advice}")
+    if abs(number) > LARGEST:
+        raise ContractError(
+            f"{what} must be at most {LARGEST:.2g} in magnitude, as 32 bits hold; found {number}: scale it"
+        )
     return number
 
 
@@ -141,7 +148,7 @@ def _numbers(kind: str, values: object, task: Task) -> Mapping[str, float]:
     """The values as floats: themselves where they are. `kind`: "reward" or "metric"."""
     if not isinstance(values, Mapping):
         raise ContractError(f"the {kind}s of {task.id} must be a mapping from names to numbers; found {quoted(values)}")
-    if all(type(name) is str and type(value) is float and math.isfinite(value) for name, value in values.items()):
+    if all(type(name) is str and type(value) is float and abs(value) <= LARGEST for name, value in values.items()):
         return values
     for name in values:
         _require_text(f"the name of a {kind} of {task.id}", name)
