@@ -227,7 +227,7 @@ ROSTER: tuple[IterationStage, ...] = (
 )
 
 
-def made_in(iteration: Iteration) -> Iterator[tuple[IterationStage, Reference]]:
+def iteration_artifacts(iteration: Iteration) -> Iterator[tuple[IterationStage, Reference]]:
     """The artifacts of an iteration, each with its description."""
     for name, artifact in iteration.made.items():
         yield next(stage for stage in ROSTER if stage.name == name), artifact

@@ -17,7 +17,7 @@ from turnwise.config.schema import RetryOptions
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
-from turnwise.store.retention import Keep, Link
+from turnwise.store.retention import Keep, RetentionEntry
 from turnwise.world import Split
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Run:
     test: Reference | None = None
     """Evaluation of the final policy on the test task set; where it was ended, of the policy that it ended with."""
     test_at_horizon: Reference | None = None
-    chains: dict[str, list[Link]] = field(default_factory=dict)
+    chains: dict[str, list[RetentionEntry]] = field(default_factory=dict)
     """By kind, the policies and the critics of which retention may keep less later, in the order of training."""
     kept: dict[Reference, Keep] = field(default_factory=dict)
     """What retention has kept of each artifact so far."""

@@ -56,7 +56,7 @@ from tasks.orchestration.deferred import flow
 from turnwise.data.evaluations import success_of
 from turnwise.experiment import Experiment
 from turnwise.store import default_store
-from turnwise.store.retention import Link, files_to_prune, kept, least_kept
+from turnwise.store.retention import RetentionEntry, files_to_prune, kept, least_kept
 
 
 @flow(name="train", flow_run_name="{variant} seed {seed}", validate_parameters=False, persist_result=False)
@@ -189,7 +189,7 @@ def _prune_behind(run: Run) -> None:
     for link in _new_links(run):
         chain = run.chains.setdefault(link.reference.kind, [])
         if chain and chain[-1].reference == link.reference:  # an update was skipped
-            link = Link(link.reference, link.evaluation or chain.pop().evaluation)
+            link = RetentionEntry(link.reference, link.evaluation or chain.pop().evaluation)
         chain.append(link)
     whole = [run.models.policy, *([run.models.critic] if run.models.critic else []), *may_return_to(run)]
     weights = [run.earlier.policy] if run.earlier is not None else []
@@ -205,12 +205,12 @@ def _prune_behind(run: Run) -> None:
             del chain[0]
 
 
-def _new_links(run: Run) -> Iterator[Link]:
+def _new_links(run: Run) -> Iterator[RetentionEntry]:
     """The policies and critics that the last iteration has made, and before those of the first the initial critic."""
     iteration = run.iterations[-1]
     begun = iteration.before
     if len(run.iterations) == 1 and begun.critic is not None and begun.critic != begun.policy:
-        yield Link(begun.critic)
-    for stage, made in roster.made_in(iteration):
+        yield RetentionEntry(begun.critic)
+    for stage, made in roster.iteration_artifacts(iteration):
         if stage.follows and made != run.prepared.warm_start:
-            yield Link(made, iteration.evaluation if made == iteration.policy else None)
+            yield RetentionEntry(made, iteration.evaluation if made == iteration.policy else None)

@@ -48,7 +48,7 @@ from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest, warn_of_edits
-from turnwise.store.full_disk import telling_of_a_full_disk
+from turnwise.store.full_disk import report_full_disk
 from turnwise.store.notes import with_references
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
@@ -178,7 +178,7 @@ def depends_on(
             for observer in current_observers.get():
                 observer.started(dependencies.name, label)
             began = time.perf_counter()
-            with telling_of_a_full_disk():
+            with report_full_disk():
                 reference = _computed(dependencies, ingredients, *args, **kwargs)
             key, seconds = f"{dependencies.name}/{digest_of(ingredients)}", time.perf_counter() - began
             share_record(key, reference, default_store())

@@ -20,7 +20,7 @@ def _click(element: Element, thought: str) -> ScriptedAction:
     return ScriptedAction(thought, (f"click [{element.number}]",))
 
 
-def _of_role(elements: Elements, *roles: str) -> list[Element]:
+def _with_role(elements: Elements, *roles: str) -> list[Element]:
     return [element for element in elements if element.role in roles]
 
 
@@ -40,13 +40,13 @@ def _give_up(why: str) -> ScriptedAction:
 def _press_the_named_button(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Click on the "ok" button.`"""
     (name,) = _quoted(goal)
-    found = _named(_of_role(elements, "button"), name)
+    found = _named(_with_role(elements, "button"), name)
     return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
 
 
 def _press_the_only_button(goal: str, elements: Elements) -> ScriptedAction:
     """Goals: `Click the button.` and `Close the dialog box by clicking the "x".`"""
-    found = _of_role(elements, "button")
+    found = _with_role(elements, "button")
     return _click(found[0], "the only button") if found else _give_up("there is no button")
 
 
@@ -57,30 +57,30 @@ def _press_one(goal: str, elements: Elements) -> ScriptedAction:
     """
     first_is_done = any(element.name == "ONE" and "focused" in element.states for element in elements)
     name = "TWO" if first_is_done and "TWO" in goal else "ONE"
-    found = _named(_of_role(elements, "button"), name)
+    found = _named(_with_role(elements, "button"), name)
     return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
 
 
 def _follow_the_named_link(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Click on the link "dolor".` The page's links are words that listen for clicks."""
     (name,) = _quoted(goal)
-    found = _named(_of_role(elements, "clickable", "link"), name)
+    found = _named(_with_role(elements, "clickable", "link"), name)
     return _click(found[0], f"the link {name}") if found else _give_up(f"there is no link {name}")
 
 
 def _open_the_named_tab(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Click on Tab #2.`"""
     name = goal.removeprefix("Click on ").removesuffix(".")
-    found = _named(_of_role(elements, "tab"), name)
+    found = _named(_with_role(elements, "tab"), name)
     return _click(found[0], name) if found else _give_up(f"there is no {name}")
 
 
 def _look_through_the_tabs(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `... find and click on the link "dolor".` Opens the next tab or section until the link is shown."""
     (name,) = _quoted(goal)
-    if found := _named(_of_role(elements, "clickable", "link"), name):
+    if found := _named(_with_role(elements, "clickable", "link"), name):
         return _click(found[0], f"the link {name}")
-    tabs = _of_role(elements, "tab")
+    tabs = _with_role(elements, "tab")
     if not tabs:
         return _give_up("there is nothing to look through")
     opened = [place for place, tab in enumerate(tabs) if "expanded" in tab.states]
@@ -90,14 +90,14 @@ def _look_through_the_tabs(goal: str, elements: Elements) -> ScriptedAction:
 
 def _expand_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Expand the section below and click submit.`"""
-    closed = [tab for tab in _of_role(elements, "tab") if "expanded" not in tab.states]
+    closed = [tab for tab in _with_role(elements, "tab") if "expanded" not in tab.states]
     return _click(closed[0], f"expand {closed[0].name}") if closed else _submit(elements)
 
 
 def _tick_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Select a, b and click Submit.` with checkboxes, of which none may be wanted, or with radio buttons."""
     wanted = goal.removeprefix("Select ").removesuffix(" and click Submit.").split(", ")
-    for box in _of_role(elements, "checkbox", "radio"):
+    for box in _with_role(elements, "checkbox", "radio"):
         if (box.name in wanted) != ("checked" in box.states) and (box.role == "checkbox" or box.name in wanted):
             return _click(box, f"{box.name} is {'' if box.name in wanted else 'not '}wanted")
     return _submit(elements)
@@ -106,7 +106,7 @@ def _tick_and_submit(goal: str, elements: Elements) -> ScriptedAction:
 def _choose_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Select Aruba from the list and click Submit.`"""
     wanted = goal.removeprefix("Select ").removesuffix(" from the list and click Submit.")
-    found = _named(_of_role(elements, "option"), wanted)
+    found = _named(_with_role(elements, "option"), wanted)
     if found and "selected" not in found[0].states:
         return _click(found[0], f"choose {wanted}")
     return _submit(elements)
@@ -130,7 +130,7 @@ def _focus_the_field(goal: str, elements: Elements) -> ScriptedAction:
 
 
 def _submit(elements: Elements) -> ScriptedAction:
-    found = _of_role(elements, "button")
+    found = _with_role(elements, "button")
     return _click(found[-1], "all is done, submit") if found else _give_up("there is no button")
 
 

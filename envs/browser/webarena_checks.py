@@ -94,12 +94,12 @@ class PageSays(PageCheck):
 
     async def holds(self, page: Page, answer: str) -> bool:
         """Whether the located text equals `exact` or, if that is None, includes an alternative of each `includes`."""
-        found = cleaned(unescape(await self._found(page)))
+        found = cleaned(unescape(await self._located_text(page)))
         if self.exact is not None:
             return found == cleaned(self.exact)
         return all(any(cleaned(one) in found for one in alternatives.split(OR)) for alternatives in self.includes)
 
-    async def _found(self, page: Page) -> str:
+    async def _located_text(self, page: Page) -> str:
         if self.address is None:
             return await _located(page, self.locator)
         other = await page.context.new_page()

@@ -48,7 +48,7 @@ class TextArenaGames(gymnasium.Env[str, str]):
                 self._game.reset(num_players=1, seed=None if seed is None else seed % 2**32)
             except AssertionError as error:
                 raise ValueError(f"game must be one for one player; {error}") from error
-        return self._seen(), {"won": False}
+        return self._new_text(), {"won": False}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play. An action without square brackets is given them, as TextArena does."""
@@ -59,12 +59,12 @@ class TextArenaGames(gymnasium.Env[str, str]):
         state = self._game.state
         paid = float(state.rewards[0]) if ended and state.rewards else 0.0
         mistaken = bool(getattr(state, "error_count", 0)) or bool(state.game_info[0]["invalid_move"])
-        said = self._seen()
+        said = self._new_text()
         if ended:
             said = "\n".join(part for part in (said, str(state.game_info[0].get("reason") or "")) if part)
         return said or "The game is over.", paid, bool(ended), False, {"won": paid >= 1.0, "invalid": mistaken}
 
-    def _seen(self) -> str:
+    def _new_text(self) -> str:
         """What the game says since the last action."""
         _, messages = self._game.get_observation()
         own = self._textarena.ObservationType.PLAYER_ACTION

@@ -48,13 +48,13 @@ class TextWorldGames(gymnasium.Env[str, str]):
             self._playing, self._game = self._textworld.start(str(game), wanted), game
         state = self._playing.reset()
         self._score = 0.0
-        return _told(state), _information(state)
+        return _answer(state), _information(state)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Type a command."""
         state, score, ended = self._playing.step(action)
         reward, self._score = float(score) - self._score, float(score)
-        return _told(state), reward, bool(ended), False, _information(state)
+        return _answer(state), reward, bool(ended), False, _information(state)
 
     def close(self) -> None:
         """End the game that is being played."""
@@ -63,7 +63,7 @@ class TextWorldGames(gymnasium.Env[str, str]):
             self._playing = self._game = None
 
 
-def _told(state: Any) -> str:
+def _answer(state: Any) -> str:
     """What a command is answered with, without the picture in letters and the empty lines around it."""
     lines = [line.rstrip() for line in _PROMPT.sub("", str(state.feedback)).strip("\n").splitlines()]
     while lines and _PICTURE.fullmatch(lines[0]):

@@ -93,11 +93,11 @@ class OpenEnvSession:
 
     def reset(self, given: Mapping[str, Any]) -> PlayReply:
         """Begin an episode. `given`: the seed, and what else the environment's `reset` takes."""
-        return _played(self._asked("reset", given))
+        return _played(self._request("reset", given))
 
     def step(self, action: Mapping[str, Any]) -> PlayReply:
         """Play an action."""
-        return _played(self._asked("step", action))
+        return _played(self._request("step", action))
 
     def close(self) -> None:
         """End the session, and wait until the server has freed it. It is no error if the server has ended it already.
@@ -125,7 +125,7 @@ class OpenEnvSession:
         except (OSError, WebSocketException) as error:
             raise OpenEnvFault(f"{self._address} must open a session; found {type(error).__name__}: {error}") from error
 
-    def _asked(self, kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _request(self, kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
         place = f"{kind} at {self._address}"
         try:
             with contextlib.suppress(ConnectionClosed):  # a server that is full says so, and closes, before it is asked

@@ -47,7 +47,7 @@ class QuestionFile:
     def __init__(self, path: Path) -> None:
         content = path.read_bytes()
         self.digest = hashlib.sha256(content).hexdigest()[:12]
-        self.all = tuple(_asked(path, content))
+        self.all = tuple(_read_questions(path, content))
         self.by_id: Mapping[str, OpenQuestion] = {question.id: question for question in self.all}
         if len(self.by_id) < len(self.all):
             raise ValueError(
@@ -65,7 +65,7 @@ def question_file(path: Path) -> QuestionFile:
     return QuestionFile(path)
 
 
-def _asked(path: Path, content: bytes) -> Iterator[OpenQuestion]:
+def _read_questions(path: Path, content: bytes) -> Iterator[OpenQuestion]:
     """Every question that has an answer, each wording once. Raises ValueError if there is none."""
     seen: set[str] = set()
     for question in _read(path, content):
@@ -98,19 +98,19 @@ def _form(path: Path, content: bytes) -> tuple[Callable[[Any], Iterator[OpenQues
     except ValueError:
         whole = None
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
-        return _of_squad, whole["data"]
+        return _squad_questions, whole["data"]
     if isinstance(whole, dict) and isinstance(whole.get("Data"), list):
-        return _of_trivia_qa, whole["Data"]
+        return _trivia_qa_questions, whole["Data"]
     lines = [line for line in content.splitlines() if line.strip()]
     if lines and b'"question"' in lines[0]:
-        return _of_nq_open, lines
+        return _nq_open_questions, lines
     raise ValueError(
         f"questions must be in SQuAD's form (an object with data), TriviaQA's (an object with Data) or NQ-open's "
         f"(lines with question and answer); {path} is in none of them"
     )
 
 
-def _of_squad(article: Mapping[str, Any]) -> Iterator[OpenQuestion]:
+def _squad_questions(article: Mapping[str, Any]) -> Iterator[OpenQuestion]:
     title = article["title"].replace("_", " ")
     for paragraph in article["paragraphs"]:
         for asked in paragraph["qas"]:
@@ -118,14 +118,14 @@ def _of_squad(article: Mapping[str, Any]) -> Iterator[OpenQuestion]:
             yield _question(str(asked["id"]), asked["question"], answers, title)
 
 
-def _of_trivia_qa(asked: Mapping[str, Any]) -> Iterator[OpenQuestion]:
+def _trivia_qa_questions(asked: Mapping[str, Any]) -> Iterator[OpenQuestion]:
     answer = asked.get("Answer") or {"Value": ""}  # the published test sets have none
     answers = (answer["Value"], *answer.get("Aliases", ()), *answer.get("NormalizedAliases", ()))
     pages = asked.get("EntityPages") or [{"Title": ""}]
     yield _question(str(asked["QuestionId"]), asked["Question"], answers, pages[0]["Title"])
 
 
-def _of_nq_open(line: bytes) -> Iterator[OpenQuestion]:
+def _nq_open_questions(line: bytes) -> Iterator[OpenQuestion]:
     asked = json.loads(line)
     answers = asked["answer"]
     if not isinstance(answers, list):

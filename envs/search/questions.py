@@ -132,17 +132,17 @@ def questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
 
 @functools.cache
 def _questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
-    return {split: tuple(_asked(hops, split)) for split in SPLITS}
+    return {split: tuple(_answerable_questions(hops, split)) for split in SPLITS}
 
 
 def draw(hops: int, split: Split) -> Iterator[Question]:
     """The questions of a split with this number of hops in a seeded order, each found when it is asked for."""
     with _building:
         _ordered(hops)
-    return _asked(hops, split)
+    return _answerable_questions(hops, split)
 
 
-def _asked(hops: int, split: Split) -> Iterator[Question]:
+def _answerable_questions(hops: int, split: Split) -> Iterator[Question]:
     return (Question(chain) for chains, chain in _ordered(hops)[split] if chains.ask(chain))
 
 

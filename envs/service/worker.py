@@ -67,7 +67,7 @@ class Work:
 
 async def work() -> None:
     """Construct the world, then execute orders until the input ends."""
-    incoming, answers = _taken_over(sys.stdin.fileno(), sys.stdout.fileno())
+    incoming, answers = _take_over(sys.stdin.fileno(), sys.stdout.fileno())
     orders = asyncio.StreamReader(limit=LONGEST_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), incoming)
 
@@ -101,7 +101,7 @@ async def _carry_out_orders(work: Work, orders: asyncio.StreamReader, tell: Call
         await asyncio.wait_for(work.close(), CLOSING_SECONDS)
 
 
-def _taken_over(incoming: int, outgoing: int) -> tuple[BinaryIO, BinaryIO]:
+def _take_over(incoming: int, outgoing: int) -> tuple[BinaryIO, BinaryIO]:
     """Take over both pipes: a library's prints go to standard error, and no library can read the orders."""
     orders, answers = os.fdopen(os.dup(incoming), "rb"), os.fdopen(os.dup(outgoing), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), incoming)

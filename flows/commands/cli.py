@@ -208,9 +208,9 @@ def run(arguments: Sequence[str]) -> int:
     except TurnwiseError:
         raise
     except Exception:
-        from turnwise.store.full_disk import telling_of_a_full_disk
+        from turnwise.store.full_disk import report_full_disk
 
-        with telling_of_a_full_disk():
+        with report_full_disk():
             raise
 
 

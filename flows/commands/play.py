@@ -25,7 +25,7 @@ from turnwise.agent.formats import (
     make_format,
 )
 from turnwise.agent.host import RetryPolicy
-from turnwise.data.trajectory import Lost, Trajectory
+from turnwise.data.trajectory import LostEpisode, Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import FORMAT, is_named
 from turnwise.suggestions import meant
@@ -157,9 +157,9 @@ def _oracle(episode: Episode, world: World, written: Format, form: str) -> str:
     return " || ".join(decision.actions) if form == PLAIN else written.write(decision)
 
 
-def _outcome(world: World, result: Trajectory | Lost) -> str:
+def _outcome(world: World, result: Trajectory | LostEpisode) -> str:
     """How the episode ended, and its rewards."""
-    if isinstance(result, Lost):
+    if isinstance(result, LostEpisode):
         return f"The episode was lost: {result.reason}"
     earned = {name: result.total(name) for name in world.rewards}
     rewards = ", ".join(f"{name} {value:g}" for name, value in earned.items() if value)

@@ -211,11 +211,11 @@ def lineage(
     from flows.recording.record import recorded_here, recorded_store, use_project_storage
     from flows.recording.sources import NumberAnswer, Source, answer
     from turnwise.store import default_store
-    from turnwise.store.provenance import found_in
+    from turnwise.store.provenance import matching_artifacts
 
     use_project_storage()
     console = Console(highlight=False)
-    artifacts = found_in(default_store(), what)
+    artifacts = matching_artifacts(default_store(), what)
     if len(artifacts) > 1:
         raise ConfigurationError(
             f"a digest must be long enough to name one artifact; {what} is the beginning of "

@@ -42,7 +42,7 @@ def verify() -> None:
 
     use_project_storage()
     console = Console(highlight=False)
-    with _shown(console):
+    with _showing_progress(console):
         parts = inspect(home())
     print_parts(parts, console)
     if number := sum(len(part.damaged) for part in parts):
@@ -103,7 +103,7 @@ def print_parts(parts: Sequence[Inspected], console: Console) -> None:
 
 
 @contextmanager
-def _shown(console: Console) -> Iterator[None]:
+def _showing_progress(console: Console) -> Iterator[None]:
     """Show on a terminal how far the inspection is, if it takes more than a moment."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -200,10 +200,10 @@ def restore(
     from turnwise.policy.model_files import MODEL_FILES
     from turnwise.store import default_store
     from turnwise.store.artifacts import EVERYTHING
-    from turnwise.store.provenance import found_in
+    from turnwise.store.provenance import matching_artifacts
 
     use_project_storage()
-    found = found_in(default_store(), artifact)
+    found = matching_artifacts(default_store(), artifact)
     if len(found) != 1:
         raise ConfigurationError(
             f"a digest must name one artifact of {home()}; {artifact} names "

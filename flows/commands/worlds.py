@@ -89,10 +89,10 @@ def installed(names: Sequence[str] = ()) -> list[Installed]:
             world_class(name)
         except (ImportError, ValueError) as error:
             raise ConfigurationError(str(error)) from error
-    return [Installed(name, _made(name)) for name in names or installed_worlds()]
+    return [Installed(name, _make_or_explain(name)) for name in names or installed_worlds()]
 
 
-def _made(name: str) -> World | str:
+def _make_or_explain(name: str) -> World | str:
     """The world with its defaults, or why it cannot be made: a missing package or parameter."""
     from turnwise.world import make_world, world_class
 

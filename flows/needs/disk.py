@@ -55,15 +55,15 @@ def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
     episodes = seeds * sum(run.episodes + run.evaluated for run, _ in runs)
     tokens = seeds * sum((run.episodes + run.evaluated) * (run.reply_tokens // run.episodes) for run, _ in runs)
     return Needs(
-        policies=8 * count(shapes) + sum(seeds * _kept_of_run(own, run, shapes) for run, own in runs),
-        next_policy=processes * max(sum(_of_iteration(own, shapes)) for _, own in runs),
+        policies=8 * count(shapes) + sum(seeds * _retained_bytes(own, run, shapes) for run, own in runs),
+        next_policy=processes * max(sum(_iteration_bytes(own, shapes)) for _, own in runs),
         episodes=tokens * BYTES_PER_SAMPLED_TOKEN
         + episodes * experiment.agent.context_tokens * BYTES_PER_CONTEXT_TOKEN,
         records=BYTES_PER_STAGE * seeds * sum(run.calls for run, _ in runs),
     )
 
 
-def _of_iteration(own: Experiment, shapes: Shapes) -> tuple[int, int]:
+def _iteration_bytes(own: Experiment, shapes: Shapes) -> tuple[int, int]:
     """Bytes of a policy's weights or adapter, and of the other state that training resumes from (optimizer, critic)."""
     of_policy = trained(shapes, own.optimization.adapter)
     state = moment_bytes(of_policy, own.compute.moments)
@@ -72,10 +72,10 @@ def _of_iteration(own: Experiment, shapes: Shapes) -> tuple[int, int]:
     return 4 * of_policy, state
 
 
-def _kept_of_run(own: Experiment, run: PlannedRun, shapes: Shapes) -> int:
+def _retained_bytes(own: Experiment, run: PlannedRun, shapes: Shapes) -> int:
     """Bytes of the policies and critics that are kept of one run."""
     storage, iterations = own.storage, own.optimization.iterations
-    weights, state = _of_iteration(own, shapes)
+    weights, state = _iteration_bytes(own, shapes)
     evaluated = run.evaluations if storage.keep_evaluated else storage.keep_best
     last = iterations if storage.keep_last is None else storage.keep_last + own.rollout.lag
     whole = iterations if storage.keep_optimizer is None else storage.keep_optimizer

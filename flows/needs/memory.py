@@ -121,7 +121,7 @@ def _warm_start(own: Experiment, dimensions: Dimensions) -> Iterator[tuple[str, 
         return
     model = _model(own, dimensions)
     tokens = _most_tokens(own, own.warm_start.micro_batch_tokens)
-    yield "warm start", {**_held(model), **_training(model, tokens)}
+    yield "warm start", {**_resident_bytes(model), **_training(model, tokens)}
 
 
 def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) -> Iterator[tuple[str, Parts]]:
@@ -131,7 +131,7 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
     learner = replace(whole, settings=ModelSettings.taken_from(compute, adapter=optimization.adapter))
     tokens = _most_tokens(own, optimization.micro_batch_tokens)
     critic = _critic(own, whole)
-    held = _held(learner)
+    held = _resident_bytes(learner)
     asks_reference = optimization.reference is not None or own.monitors.probe_every is not None
     if asks_reference and optimization.adapter is None:
         held["reference policy"] = whole.weights
@@ -151,7 +151,7 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
         yield "critic", {**held, **training, **_fragmentation(critic, tokens)}
 
 
-def _held(model: ModelMemory) -> dict[str, int]:
+def _resident_bytes(model: ModelMemory) -> dict[str, int]:
     return {"weights": model.weights, "moments": model.moments}
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from flows.recording.exported_policy import chosen_iteration, policy_of, require_empty, write_policy
+from flows.recording.exported_policy import policy_of, require_empty, selected_iteration, write_policy
 from flows.recording.record import recorded_here, recorded_store
-from flows.recording.recorded_episodes import in_training, of_baselines, on_task_sets
+from flows.recording.recorded_episodes import baseline_episodes, in_training, on_task_sets
 from flows.recording.recorded_metrics import curves_of, evaluation_metrics
 from flows.roster import spending
 from flows.runtime.process_settings import prepare_process
@@ -191,7 +191,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         was not made, and a folder that holds something.
         """
         require_empty(folder)
-        number = chosen_iteration(self.one.artifacts, iteration, best)
+        number = selected_iteration(self.one.artifacts, iteration, best)
         policy = policy_of(self.one.artifacts, number)
         write_policy(self.one, policy, number, folder)
         return policy
@@ -204,7 +204,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         prepare_process()
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        number = chosen_iteration(self.one.artifacts, iteration, best)
+        number = selected_iteration(self.one.artifacts, iteration, best)
         policy = policy_of(self.one.artifacts, number)
         folder = home() / "exported" / self.one.id / policy.digest
         if not folder.exists():
@@ -226,7 +226,7 @@ class RecordedRuns(Sequence[RecordedRun]):
             for episode in [*in_training(run, wanted, batches), *on_task_sets(run, wanted)]:
                 yield _named(run), episode
             if baselines and place == 0:
-                for episode in of_baselines(run, wanted):
+                for episode in baseline_episodes(run, wanted):
                     yield {"run": episode.policy}, episode
 
 

@@ -40,7 +40,7 @@ def require_one_choice(iteration: int | None, best: bool) -> None:
         raise ConfigurationError("--best and --iteration each choose a policy; found both: leave one out")
 
 
-def chosen_iteration(artifacts: RunArtifacts, iteration: int | None, best: bool) -> int | None:
+def selected_iteration(artifacts: RunArtifacts, iteration: int | None, best: bool) -> int | None:
     """The iteration that is asked for: that number, or the best one; None: the last. Raises ConfigurationError."""
     require_one_choice(iteration, best)
     return best_iteration(artifacts) if best else iteration
@@ -79,7 +79,7 @@ def write_policy(run: RecordedRun, policy: Reference, iteration: int | None, fol
 
     experiment, store = run.artifacts.experiment, default_store()
     tokenizer = store.folder(run.artifacts.prepared["tokenizer"])
-    with _made_whole(folder) as partial, whole_policy(policy) as weights:
+    with _atomic_folder(folder) as partial, whole_policy(policy) as weights:
         export_policy(weights, tokenizer, partial, temperature=experiment["rollout"]["temperature"])
         (partial / CARD).write_text(card_of(run, policy, iteration), encoding="utf-8")
         require_usable(partial, engine="embedded", context_tokens=experiment["agent"]["context_tokens"])
@@ -174,9 +174,9 @@ def conversion_of(tree: Ancestor) -> dict[str, Any] | None:
 def _figures(run: RecordedRun, policy: Reference, iteration: int | None) -> Iterator[Sequence[str]]:
     """Rows of the card's table: who played which task set, and the metrics in FIGURES as far as there are any."""
     for split, evaluation in _evaluations(run, policy, iteration).items():
-        yield ["this policy", split, *_shown(evaluation)]
+        yield ["this policy", split, *_evaluation_rows(evaluation)]
     for name, evaluation in run.baselines.items():
-        yield [name, "test", *_shown(evaluation)]
+        yield [name, "test", *_evaluation_rows(evaluation)]
 
 
 def _evaluations(run: RecordedRun, policy: Reference, iteration: int | None) -> dict[str, Reference]:
@@ -192,13 +192,13 @@ def _evaluations(run: RecordedRun, policy: Reference, iteration: int | None) -> 
     return of_policy
 
 
-def _shown(evaluation: Reference) -> list[str]:
+def _evaluation_rows(evaluation: Reference) -> list[str]:
     metrics = default_store().metrics(evaluation)
     return [f"{metrics[name]:.3f}" if name in metrics else "–" for name in FIGURES]
 
 
 @contextmanager
-def _made_whole(folder: Path) -> Iterator[Path]:
+def _atomic_folder(folder: Path) -> Iterator[Path]:
     """A folder next to `folder` to write into, which becomes `folder` at the end, and is removed where that fails."""
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)

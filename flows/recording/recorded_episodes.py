@@ -44,7 +44,7 @@ def on_task_sets(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
             yield from _evaluation(run, run.name, occasion, iteration, reference, wanted)
 
 
-def of_baselines(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
+def baseline_episodes(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
     """The episodes of the world's baselines and the warm start on the test task set, from the run's ablation."""
     for name, reference in run.baselines.items():
         iteration = 0 if name == WARM_START else None
@@ -135,7 +135,7 @@ def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[
                 continue
             played = [episode for episode in on_task_sets(run, wanted) if episode.occasion == occasion]
             if place == 0:
-                played += [episode for episode in of_baselines(run, wanted) if episode.occasion == occasion]
+                played += [episode for episode in baseline_episodes(run, wanted) if episode.occasion == occasion]
             count += len(played)
             found += [episode for episode in played if episode.sample.trajectory.replica == 0]
         chosen += whole_tasks(found, limit // len(OCCASIONS))
@@ -150,7 +150,7 @@ def paired(
     From the test task set, unless the validation task set is asked for. Raises ConfigurationError if no task is shared.
     """
     asked = wanted if wanted.occasion else dataclasses.replace(wanted, occasion="test")
-    theirs = list(of_baselines(run, asked)) if against in run.baselines else []
+    theirs = list(baseline_episodes(run, asked)) if against in run.baselines else []
     theirs = [episode for episode in theirs if episode.policy == against]
     theirs += [episode for other in others for episode in on_task_sets(other, asked)]
     ours, theirs_by_task = by_task(_last(on_task_sets(run, asked))), by_task(_last(theirs))

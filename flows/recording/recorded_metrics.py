@@ -28,14 +28,14 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
 
     Success on the validation task set comes first: MLflow's compare page plots the metric that was recorded first.
     """
-    return _metrics_of(roster.made_in(iteration))
+    return _metrics_of(roster.iteration_artifacts(iteration))
 
 
 def _metrics_of(artifacts: Iterable[tuple[IterationStage, Reference]]) -> dict[str, float]:
     found: dict[str, float] = {}
     costs: dict[str, float] = {}
     for stage, made in artifacts:
-        found |= _of_stage(stage, stage.groups[0], made) if stage.groups else {}
+        found |= _stage_metrics(stage, stage.groups[0], made) if stage.groups else {}
         for cost in stage.costs:
             value = _measured(cost, default_store().clock(made))
             if value is not None:
@@ -67,10 +67,10 @@ def evaluation_metrics(split: str, full: Reference, at_horizon: Reference | None
 def metrics_in(group: str, made: Reference) -> dict[str, float]:
     """The metrics of one artifact, named as in a group."""
     stage = roster.recorded_groups().get(group)
-    return _under(group, default_store().metrics(made)) if stage is None else _of_stage(stage, group, made)
+    return _under(group, default_store().metrics(made)) if stage is None else _stage_metrics(stage, group, made)
 
 
-def _of_stage(stage: IterationStage, group: str, made: Reference) -> dict[str, float]:
+def _stage_metrics(stage: IterationStage, group: str, made: Reference) -> dict[str, float]:
     """The recorded metrics of a stage's artifact, with group and unit; all of its groups if it has several."""
     found = {
         f"{name}_{stage.units[name]}" if name in stage.units else name: value

@@ -208,7 +208,12 @@ def stage_seconds(runs: Sequence[Run], evaluations: Sequence[Reference] = ()) ->
     evaluation = roster.recorded_groups()["validation"]
     made = {reference: evaluation for run in runs for reference in run.evaluations}
     made |= dict.fromkeys(evaluations, evaluation)
-    made |= {reference: stage for run in runs for each in run.iterations for stage, reference in roster.made_in(each)}
+    made |= {
+        reference: stage
+        for run in runs
+        for each in run.iterations
+        for stage, reference in roster.iteration_artifacts(each)
+    }
     return _by_account(made)
 
 

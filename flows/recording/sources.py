@@ -116,13 +116,13 @@ def sources_of(what: str, runs: Sequence[RecordedRun], iteration: int | None = N
 
     Empty if no run has it.
     """
-    for read in (_of_metric, _of_curve):
+    for read in (_metric_source, _curve_source):
         if found := [source for run in runs if (source := read(what, run, iteration)) is not None]:
             return found
-    return [source for run in runs if (source := _of_variant(what, run)) is not None] or _of_row(what, runs)
+    return [source for run in runs if (source := _variant_source(what, run)) is not None] or _row_sources(what, runs)
 
 
-def _of_metric(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
+def _metric_source(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
     """A metric by its name in MLflow."""
     group = what.partition("/")[0]
     reference = _artifact_of(group, run, iteration)
@@ -133,7 +133,7 @@ def _of_metric(what: str, run: RecordedRun, iteration: int | None) -> Source | N
     return Source(metrics[name], reference, run) if name in metrics else None
 
 
-def _of_curve(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
+def _curve_source(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
     """A point of a curve of the report, by the curve's name: `validation` and a mode, or an artifact and its metric."""
     kind, _, name = what.partition("/")
     if kind == "validation" and name in (SAMPLED, GREEDY):
@@ -166,14 +166,14 @@ def _latest(name: str, run: RecordedRun, iteration: int | None) -> Reference | N
     return next((each[name] for each in reversed(made) if name in each), None)
 
 
-def _of_variant(what: str, run: RecordedRun) -> Source | None:
+def _variant_source(what: str, run: RecordedRun) -> Source | None:
     """A run's contribution to a table cell, named by the variant, a slash and the column's heading."""
     heading, tested = _after(run.artifacts.variant, what), run.artifacts.test
     value = None if heading is None or tested is None else _value(heading, tested, run)
     return None if tested is None or value is None else Source(value, tested, run)
 
 
-def _of_row(what: str, runs: Sequence[RecordedRun]) -> list[Source]:
+def _row_sources(what: str, runs: Sequence[RecordedRun]) -> list[Source]:
     """A table cell in the row of a baseline or of the warm start, which all runs of an ablation share."""
     found: dict[Reference, Source] = {}
     for run in runs:
@@ -194,7 +194,7 @@ def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | Non
     return metrics.get(mlflow_name(heading))
 
 
-def _of_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
+def _answer_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A gain over the warm start, or the difference of two variants, in either order."""
     asked = DIFFERENCE.fullmatch(what)
     if asked is None:
@@ -219,7 +219,7 @@ def _judgement(groups: Sequence[Group], column: str) -> Judgement:
     return judged_greedy(groups) if column.startswith(OF_GREEDY) else judged(groups, 1.0, spending())
 
 
-def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
+def _answer_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A number from the report's verdicts on one variant."""
     variant, _, named = what.rpartition("/")
     heading = named.removeprefix(OF_GREEDY)
@@ -228,7 +228,7 @@ def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
         return None
     if heading == GAIN:
         difference = named.replace(GAIN, "difference")
-        return _of_difference(f"{variant} - {WARM_START}/{difference}", runs)
+        return _answer_difference(f"{variant} - {WARM_START}/{difference}", runs)
     judgement = _judgement(groups, named)
     (standing,) = (each for each in judgement.standings if each.name == variant)
     area = next((each.area for each in judgement.learning if each.name == variant), None)
@@ -245,7 +245,7 @@ def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     return NumberAnswer(found.value, f"of {judgement.measure}, over {found.count} {over}", sources)
 
 
-def _of_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
+def _answer_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """When the runs of a variant reached a threshold (the median), or a point of its performance profile."""
     asked = THRESHOLD.fullmatch(what)
     groups = grouped(runs) if asked is not None else []
@@ -264,7 +264,7 @@ def _of_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None
     return None if share is None else NumberAnswer(share.value, f"of {judgement.measure}, tasks and runs", tests)
 
 
-def _of_account(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
+def _answer_cost(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """What all runs of a variant cost together; an artifact that several runs share costs its seconds once."""
     variant, _, cost = what.partition("/")
     own = [run.artifacts for run in runs if run.artifacts.variant == variant]
@@ -281,7 +281,7 @@ def _of_account(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     return NumberAnswer(value, f"of {len(own)} {'run' if len(own) == 1 else 'runs'} together", sources)
 
 
-READERS = (_of_difference, _of_threshold, _of_verdict, _of_account)
+READERS = (_answer_difference, _answer_threshold, _answer_verdict, _answer_cost)
 """The numbers of the report that are no mean over runs, each with its form of name."""
 
 
@@ -302,14 +302,14 @@ def _tests(row: str, groups: Sequence[Group], heading: str) -> list[Source]:
     for group in groups:
         if group.name == row:
             runs = [run for _, run in sorted(group.runs.items())]
-            return [source for run in runs if (source := _of_variant(f"{run.artifacts.variant}/{heading}", run))]
-    return _of_row(f"{row}/{heading}", every)
+            return [source for run in runs if (source := _variant_source(f"{run.artifacts.variant}/{heading}", run))]
+    return _row_sources(f"{row}/{heading}", every)
 
 
 def _on_the_way(run: RecordedRun) -> Iterator[Source]:
     """A run's evaluations on the validation task set, from the warm start on."""
     for number in range(len(run.artifacts.iterations) + 1):
-        source = _of_curve(f"validation/{SAMPLED}", run, number)
+        source = _curve_source(f"validation/{SAMPLED}", run, number)
         if source is not None:
             yield source
 
@@ -326,9 +326,9 @@ def _columns(run: RecordedRun) -> list[Column]:
 
 def _world(run: RecordedRun) -> World:
     section = run.artifacts.experiment["world"]
-    return _made_world(section["name"], json.dumps(section["parameters"]))
+    return _loaded_world(section["name"], json.dumps(section["parameters"]))
 
 
 @cache
-def _made_world(name: str, parameters: str) -> World:
+def _loaded_world(name: str, parameters: str) -> World:
     return make_world(name, json.loads(parameters))

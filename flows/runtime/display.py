@@ -27,7 +27,7 @@ SECONDS_BETWEEN_LINES = 10.0
 THIS_PROCESS = "this process"
 
 
-class GivingWay(ProgressColumn):
+class TruncatedColumn(ProgressColumn):
     """A text column that is truncated on a narrow terminal, so that bars and times are not."""
 
     def __init__(self, name: str) -> None:
@@ -43,10 +43,10 @@ class GivingWay(ProgressColumn):
 def bars(console: Console) -> Progress:
     """Progress bars that stay in place on a terminal and are hidden elsewhere. Their tasks have a field `note`."""
     return Progress(
-        GivingWay("description"),
+        TruncatedColumn("description"),
         BarColumn(bar_width=8, table_column=Column(no_wrap=True)),
         TaskProgressColumn(),
-        GivingWay("note"),
+        TruncatedColumn("note"),
         TimeElapsedColumn(table_column=Column(no_wrap=True)),
         console=console,
         transient=True,

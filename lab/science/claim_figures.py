@@ -41,14 +41,17 @@ def claim_figure(page: str, place: int, decided: DecidedClaim, headings: Mapping
         drawing.suptitle("\n".join(title), x=0.012, ha="left", fontsize=10, fontweight="bold")
         bands = drawing.subplots(len(decided.evidence), 1, squeeze=False)[:, 0]
         for axes, evidence in zip(bands, decided.evidence, strict=True):
-            _draw_band(axes, evidence, _limits(evidence, decided.evidence), _told(evidence, headings))
+            _draw_band(axes, evidence, _limits(evidence, decided.evidence), _comparison(evidence, headings))
         bands[-1].set_xlabel(f"{bands[-1].get_xlabel()}   (shaded: as claimed)", fontsize=7.5)
         return drawing
 
     return Figure(
         f"{FOLDER}/{page}-{place}",
         " ".join(
-            [f"{decided.claim.claim}: {decided.verdict}.", *(f"{_told(each, headings)}." for each in decided.evidence)]
+            [
+                f"{decided.claim.claim}: {decided.verdict}.",
+                *(f"{_comparison(each, headings)}." for each in decided.evidence),
+            ]
         ),
         ("relation", "measure", "difference", "low", "high", "worth having"),
         [_row(each) for each in decided.evidence],
@@ -116,7 +119,7 @@ def _draw_band(axes: Axes, evidence: Evidence, limits: tuple[float, float], titl
     axes.plot([estimate.value], [0], "o", color=colour, markersize=7)
 
 
-def _told(evidence: Evidence, headings: Mapping[str, str]) -> str:
+def _comparison(evidence: Evidence, headings: Mapping[str, str]) -> str:
     """What is compared, with its values, e.g. `grpo 0.56 against ppo 0.57 in exact match, 7 seeds: open`."""
     relationship, estimate = evidence.relationship, evidence.estimate
     variant, than, measure = relationship.variant, relationship.than, _called(relationship.measure, headings)

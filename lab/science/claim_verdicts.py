@@ -195,14 +195,14 @@ def _test(relationship: Relationship, report: ReportData, counterpart: ReportDat
 def _require_the_same_tasks(relationship: Relationship, report: ReportData, counterpart: ReportData) -> None:
     """Raise ValueError if two ablations cannot be paired by seed: other seeds, or another test task set."""
     for what, own, other in (
-        ("seeds", *(_given_seeds(each) for each in (report, counterpart))),
+        ("seeds", *(_assigned_seeds(each) for each in (report, counterpart))),
         ("test task set", *(dict(each.lineage).get("test task set") for each in (report, counterpart))),
     ):
         if own != other:
             raise ValueError(f"{relationship.sentence}: the {what} must be the same in both; found {own} and {other}")
 
 
-def _given_seeds(report: ReportData) -> set[int]:
+def _assigned_seeds(report: ReportData) -> set[int]:
     """The seeds that an ablation was given, also those of runs that a fault has left out."""
     left_out = [] if report.outcomes is None else report.outcomes.left_out
     return {curve.seed for curve in report.curves} | {run.seed for run in left_out}

@@ -18,10 +18,10 @@ from lab.science.claim_figures import claim_figure
 from lab.science.claim_verdicts import LEVEL, DecidedClaim, decide
 from lab.science.claims import ClaimsPage
 from lab.science.claims_power import open_relations, planned_seeds
-from lab.science.tuning import chosen_rates, tried_rates
+from lab.science.tuning import best_rates, tried_rates
 from turnwise.reporting.figures.drawing import Figure, styles, wrapped
 from turnwise.reporting.figures.learning_curves import draw_variant, ended_handle, ended_seeds
-from turnwise.reporting.formatting import UNDEFINED, duration, marked, number, of_processes, with_bounds
+from turnwise.reporting.formatting import UNDEFINED, duration, marked, number, process_note, with_bounds
 from turnwise.reporting.markdown import render
 from turnwise.results.report_data import SHARE, Curve, ReportData
 from turnwise.statistics.curves import AtEqualBudget
@@ -70,7 +70,7 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> d
     return {
         "name": ablation,
         "planned": claims.ablations[ablation],
-        "curves": _shown(claims.curves, report),
+        "curves": _curve_metrics(claims.curves, report),
         "figure": _figure_name(name, ablation),
         "rates": _rates(report) if claims.ablations[ablation].tunes is not None else None,
         "results": _results(report),
@@ -81,7 +81,7 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> d
         "uncommitted": lineage["uncommitted"] != "none",
         "task_sets": ", ".join(f"{split} `{lineage[f'{split} task set']}`" for split in SPLITS),
         "platform": lineage["platform"],
-        "duration": f"{duration(sum(report.seconds.values()))}{of_processes(report)}",
+        "duration": f"{duration(sum(report.seconds.values()))}{process_note(report)}",
     }
 
 
@@ -92,7 +92,7 @@ Table = tuple[list[str], list[list[str]]]
 def _rates(report: ReportData) -> Table:
     """The tried and chosen learning rates; test results are left out, since they do not affect the choice."""
     tried = tried_rates(report)
-    best = chosen_rates(tried)
+    best = best_rates(tried)
     rates = sorted({rate for of_variant in tried.values() for rate in of_variant})
     rows = []
     for variant, successes in tried.items():
@@ -134,7 +134,7 @@ def _claim_figures(name: str, decisions: Sequence[DecidedClaim], records: Mappin
 
 def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figure:
     """A figure of several metrics of one ablation: mean over seeds, with a band from lowest to highest."""
-    displayed = _shown(metrics, report)
+    displayed = _curve_metrics(metrics, report)
     curves = {metric: [curve for curve in report.curves if curve.metric == metric] for metric in displayed}
     look, ended = styles(report), ended_seeds(report)
 
@@ -180,6 +180,6 @@ def _figure_name(name: str, ablation: str) -> str:
     return f"{name}-{ablation}" if ablation != name else name
 
 
-def _shown(metrics: Sequence[str], report: ReportData) -> list[str]:
+def _curve_metrics(metrics: Sequence[str], report: ReportData) -> list[str]:
     """The metrics for which the ablation has curves."""
     return [metric for metric in metrics if any(curve.metric == metric for curve in report.curves)]

@@ -32,7 +32,7 @@ def tried_rates(report: ReportData) -> dict[str, dict[float, float]]:
     }
 
 
-def chosen_rates(tried: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
+def best_rates(tried: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
     """The rate with the highest success for every variant; ties go to the smaller rate."""
     return {variant: max(sorted(rates), key=rates.__getitem__) for variant, rates in tried.items()}
 

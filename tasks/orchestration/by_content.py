@@ -3,8 +3,8 @@
 A task's result is looked for under the digest of what it depends on (`tasks.caching`). Prefect writes what a task
 returned to `<home>/results/<name>/<digest of the cache key>` and looks for it there (`tasks.prefect_records`). If a
 record does not belong to its key, or its artifact is missing or damaged, the task runs again, with a warning. One
-process computes a key at a time (`turnwise.store.only_one`). Only infrastructure failures are retried: a bug or a wrong
-configuration fails at once.
+process computes a key at a time (`turnwise.store.exclusive`). Only infrastructure failures are retried: a bug or a
+wrong configuration fails at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.observing import StageCall, notify
 from tasks.prefect_records import recorded, records_folder
 from turnwise.errors import ArtifactError, WorldLost
 from turnwise.store import Reference, default_store
-from turnwise.store.only_one import only_one
+from turnwise.store.exclusive import exclusive
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class ReferenceSerializer(Serializer):
 
 
 class OneAtATime(LockManager):
-    """`turnwise.store.only_one` as Prefect's transactions lock: one process or thread of this home for a cache key."""
+    """`turnwise.store.exclusive` as Prefect's transactions lock: one process or thread of this home for a cache key."""
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[str, AbstractContextManager[None]]] = {}
@@ -109,7 +109,7 @@ class OneAtATime(LockManager):
         self, key: str, holder: str, acquire_timeout: float | None = None, hold_timeout: float | None = None
     ) -> bool:
         """Wait for the lock of a key, and take it."""
-        lock = only_one(key)
+        lock = exclusive(key)
         lock.__enter__()
         self._held[key] = holder, lock
         return True
@@ -135,7 +135,7 @@ class OneAtATime(LockManager):
 
     def wait_for_lock(self, key: str, timeout: float | None = None) -> bool:
         """Wait until nobody has the lock of a key."""
-        with only_one(key):
+        with exclusive(key):
             return True
 
     async def await_for_lock(self, key: str, timeout: float | None = None) -> bool:

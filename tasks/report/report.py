@@ -130,7 +130,7 @@ def report(
         work=history.work(runs),
         outcomes=_outcomes(parameters, runs),
         notes=[*_notes(world), *lost_note(_lost_shares(parameters, baselines, warm_start, tests))],
-        judgement=judged(world.primary_column, _of_variants(parameters, world, starts, evaluations)),
+        judgement=judged(world.primary_column, _variant_curves(parameters, world, starts, evaluations)),
         greedy=judged(greedy_column(world), {}),
     )
     with default_store().write("report") as draft:
@@ -209,7 +209,7 @@ def _curves(
     return curves
 
 
-def _of_variants(
+def _variant_curves(
     parameters: ReportParameters,
     world: World,
     starts: Sequence[Reference],

@@ -32,7 +32,7 @@ from turnwise.agent.replay import Continuation, Point
 from turnwise.config.schema import RewardSection
 from turnwise.credit.batch import weighted_rewards
 from turnwise.data.metrics import episode_means, episode_value
-from turnwise.data.trajectory import Ending, Lost, Trajectory, TurnKind
+from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Limits
 
@@ -179,7 +179,7 @@ def test_a_world_that_is_lost_in_the_second_attempt_loses_the_episode() -> None:
     answer(episode, form("stay"))
     answer(episode, thought("up"))
     result = episode.result()
-    assert episode.over and isinstance(result, Lost) and "gone" in result.reason
+    assert episode.over and isinstance(result, LostEpisode) and "gone" in result.reason
     world.wait_until_closed()
     assert world.count("close") == world.count("reset") == 2
 

@@ -12,7 +12,7 @@ from turnwise.agent.episode import Episode
 from turnwise.agent.formats import SearchFormat, ThinkAnswerFormat
 from turnwise.agent.loop import make_episodes
 from turnwise.config.agent_rewards import AGENT_REWARDS
-from turnwise.data.trajectory import Ending, Lost, Trajectory
+from turnwise.data.trajectory import Ending, LostEpisode, Trajectory
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Environment, Limits, Observation, Remaining, Step, Task, World
 
@@ -167,7 +167,7 @@ REPLY = 40
 """The maximum length of a reply in the tests of the budget."""
 
 
-def play_tokens(frame: ChatFrame, world: Hill, replies: list[str], budget: int) -> Trajectory | Lost:
+def play_tokens(frame: ChatFrame, world: Hill, replies: list[str], budget: int) -> Trajectory | LostEpisode:
     episode = one_episode(world, frame=frame, token_budget=budget, reply_tokens=REPLY)
     for reply in replies:
         if not episode.over:
@@ -422,7 +422,7 @@ def test_a_world_that_is_lost_takes_the_episode_with_it_and_says_why() -> None:
     episode = one_episode(Disturbed(hill(), disturb))
     assert episode.over
     result = episode.result()
-    assert isinstance(result, Lost)
+    assert isinstance(result, LostEpisode)
     assert (result.task.id, result.group, result.replica) == ("hill/train/0", 0, 0)
     assert "'hill' lost task 'hill/train/0' after 3 attempts" in result.reason
     assert result.reason.endswith("OSError: no route to ?")

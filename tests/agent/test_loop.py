@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from turnwise import seeding
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import RolloutResult, make_episodes, require_few_losses, roll_out
-from turnwise.data.trajectory import Ending, Lost, Trajectory
+from turnwise.data.trajectory import Ending, LostEpisode, Trajectory
 from turnwise.errors import WorldLost
 from turnwise.policy.tokenizer import START, ChatFrame
 from turnwise.world import Limits, World
@@ -259,7 +259,7 @@ def test_a_world_that_never_starts_is_lost_before_anything_is_asked_of_the_engin
 def test_few_losses_are_borne_and_more_stop_the_run_with_world_and_error(frame: ChatFrame) -> None:
     task = Hill().tasks("train", 1)[0]
     kept = [Trajectory(task, 0, replica, (), Ending.FAILURE, "") for replica in range(3)]
-    lost = [Lost(task, 0, 3, "ConnectionError: no route")]
+    lost = [LostEpisode(task, 0, 3, "ConnectionError: no route")]
     require_few_losses(RolloutResult(kept, lost), "hill", 0.25)
     require_few_losses(RolloutResult([], []), "hill", 0.0)
     require_few_losses(RolloutResult(kept, []), "hill", 0.0)

@@ -21,7 +21,7 @@ from agent_samples import (
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import episode_seed, make_episodes, roll_out
 from turnwise.agent.replay import Continuation, Point, points
-from turnwise.data.trajectory import Lost, Trajectory, Turn
+from turnwise.data.trajectory import LostEpisode, Trajectory, Turn
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Limits, World
 
@@ -50,7 +50,7 @@ def reply_again(episode: Continuation, turn: Turn, frame: ChatFrame) -> None:
     episode.settle()
 
 
-def played_to_the_end(episode: Continuation, point: Point, frame: ChatFrame) -> Trajectory | Lost:
+def played_to_the_end(episode: Continuation, point: Point, frame: ChatFrame) -> Trajectory | LostEpisode:
     """What comes of a continuation that replies as was recorded."""
     episode.open()
     for turn in point.trajectory.turns[point.turn :]:
@@ -139,7 +139,7 @@ def test_another_seed_is_another_episode_and_is_noticed(frame: ChatFrame) -> Non
         episode = Continuation(rules_for(Hill(), frame), replace(point, seed=stranger), 0, 0)
         episode.open()
         result = episode.result()
-        assert isinstance(result, Lost)
+        assert isinstance(result, LostEpisode)
         assert "a world must do the same again" in result.reason
         return
     raise AssertionError("no trajectory was long enough")
@@ -170,7 +170,7 @@ def test_whatever_differs_from_the_record_is_noticed(frame: ChatFrame, change, p
     episode = Continuation(rules_for(Hill(), frame), point, 0, 0)
     episode.open()
     result = episode.result()
-    assert isinstance(result, Lost)
+    assert isinstance(result, LostEpisode)
     assert f"turn {place + 1} was recorded as" in result.reason
 
 
@@ -181,7 +181,7 @@ def test_the_observation_that_is_answered_anew_is_verified_too(frame: ChatFrame)
     episode = Continuation(rules_for(Hill(), frame), points(altered, episode_seed(SEED, altered.group, 0))[0], 0, 0)
     episode.open()
     result = episode.result()
-    assert isinstance(result, Lost) and "before turn 1 it had said 'another'" in result.reason
+    assert isinstance(result, LostEpisode) and "before turn 1 it had said 'another'" in result.reason
 
 
 def test_a_world_that_ends_where_it_had_gone_on_is_noticed(frame: ChatFrame) -> None:
@@ -191,7 +191,7 @@ def test_a_world_that_ends_where_it_had_gone_on_is_noticed(frame: ChatFrame) -> 
     episode = Continuation(shorter, point, 0, 0)
     episode.open()
     result = episode.result()
-    assert isinstance(result, Lost)
+    assert isinstance(result, LostEpisode)
 
 
 def test_faults_of_the_world_change_no_continuation(frame: ChatFrame) -> None:

@@ -8,7 +8,7 @@ import pytest
 from data_samples import TASK, TWO_TURNS, trajectories, turn
 from hypothesis import given
 
-from turnwise.data.trajectory import Ending, Lost, TokenSequence, Trajectory, TurnKind
+from turnwise.data.trajectory import Ending, LostEpisode, TokenSequence, Trajectory, TurnKind
 
 
 def test_a_trajectory_flattens_to_observation_and_reply_turn_by_turn() -> None:
@@ -49,7 +49,7 @@ def test_segments_hold_every_turn_once_and_in_order(trajectory: Trajectory) -> N
 
 
 def test_no_trajectory_ends_with_a_world_that_was_lost() -> None:
-    assert Lost(TASK, 0, 0, "hung").ending is Ending.WORLD_LOST
+    assert LostEpisode(TASK, 0, 0, "hung").ending is Ending.WORLD_LOST
     with pytest.raises(ValueError, match="must be a Lost"):
         replace(TWO_TURNS, ending=Ending.WORLD_LOST)
     with pytest.raises(ValueError, match="must be a Lost"):

@@ -13,7 +13,7 @@ from data_samples import TASK, TWO_TURNS, trajectories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, trajectory_arrays
+from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, Turn, trajectory_arrays
 from turnwise.data.trajectory_files import (
     LOST_FILE,
     TRAJECTORIES_FILE,
@@ -121,7 +121,7 @@ def test_pandas_reads_one_row_per_trajectory_and_one_per_turn(tmp_path: Path) ->
 
 
 def test_lost_episodes_are_written_beside_in_any_language(tmp_path: Path) -> None:
-    lost = [Lost(TASK, 3, 0, "Überlastet: \u2028 'timeout'"), Lost(TASK, 3, 2, "hung")]
+    lost = [LostEpisode(TASK, 3, 0, "Überlastet: \u2028 'timeout'"), LostEpisode(TASK, 3, 2, "hung")]
     write_trajectories(tmp_path, [], lost)
     assert read_trajectories(tmp_path) == []
     text = (tmp_path / LOST_FILE).read_bytes().decode("utf-8")

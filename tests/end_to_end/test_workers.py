@@ -24,7 +24,7 @@ from flows.workers.sharing import SharedRuns
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load
 from turnwise.project import home
-from turnwise.reporting.formatting import of_processes
+from turnwise.reporting.formatting import process_note
 from turnwise.store import Reference
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
@@ -83,7 +83,7 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
         (each.call.stage, each.call.label) for each in heard if each.kind == "finished" and not each.call.cached
     ]
     assert len(computed) == len(set(computed)), "nothing that had ended is computed again: the loss costs one stage"
-    assert of_processes(first.report) == " of 2 processes"
+    assert process_note(first.report) == " of 2 processes"
     repeated = compared(tiny(), tmp_path, processes=2)
     planned = plan_ablation(tiny())
     assert repeated.found == len(planned.stages), "the share that is shown counts all stages"

@@ -15,7 +15,7 @@ from turnwise.config.model_settings import Adapter
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
 from turnwise.store import Reference
-from turnwise.store.retention import Keep, Link, kept
+from turnwise.store.retention import Keep, RetentionEntry, kept
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
 
@@ -57,7 +57,7 @@ STORAGES = st.builds(
 @given(STORAGES, st.lists(st.booleans(), min_size=1, max_size=20))
 def test_a_run_keeps_of_each_policy_what_the_whole_chain_says(storage: Storage, evaluated: list[bool]) -> None:
     run, _ = run_of(storage, list(enumerate(evaluated, start=1)))
-    chain = [Link(each.policy, each.evaluation) for each in run.iterations]
+    chain = [RetentionEntry(each.policy, each.evaluation) for each in run.iterations]
     assert run.kept == kept(chain, storage, lambda evaluation: 0.0, [run.models.policy])
 
 

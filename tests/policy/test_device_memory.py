@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from turnwise.policy.device_memory import device_bytes, of_machine
+from turnwise.policy.device_memory import device_bytes, machine_memory
 
 WHOLE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -16,14 +16,14 @@ def limited(folder: Path, **limits: str) -> Path:
 
 
 def test_without_a_limit_it_is_all_of_the_machines(tmp_path: Path) -> None:
-    assert of_machine("", tmp_path) == of_machine("nothing/there", tmp_path) == WHOLE
-    assert of_machine("batch/job", limited(tmp_path, batch_job="max")) == WHOLE
+    assert machine_memory("", tmp_path) == machine_memory("nothing/there", tmp_path) == WHOLE
+    assert machine_memory("batch/job", limited(tmp_path, batch_job="max")) == WHOLE
 
 
 def test_the_lowest_limit_of_the_groups_above_counts(tmp_path: Path) -> None:
     limits = limited(tmp_path, batch="1000", batch_job="2000")
-    assert of_machine("batch/job", limits) == 1000
-    assert of_machine("batch", limits) == 1000
+    assert machine_memory("batch/job", limits) == 1000
+    assert machine_memory("batch", limits) == 1000
 
 
 def test_this_machine_has_memory_and_no_more_than_it_says() -> None:

@@ -16,7 +16,7 @@ from turnwise.config.model_settings import PLAIN
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines import vllm_model
 from turnwise.policy.engines.vllm_model import architecture, engine_memory, precision, share_of_card
-from turnwise.policy.engines.vllm_start import held_to_torchs_kernels
+from turnwise.policy.engines.vllm_start import restricted_to_torchs_kernels
 from turnwise.policy.model import load_policy, save_policy
 
 SMALL = {
@@ -127,10 +127,10 @@ def test_the_engine_alone_is_held_to_torchs_kernels(monkeypatch: pytest.MonkeyPa
     processor = {"avx2": True, "avx512_f": True, "avx512_bf16": True, "amx_tile": True}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
-    with pytest.raises(ConnectionError), held_to_torchs_kernels():
+    with pytest.raises(ConnectionError), restricted_to_torchs_kernels():
         assert torch.cpu.get_capabilities() == {**dict.fromkeys(processor, False), "avx2": True}
         raise ConnectionError
     assert torch.cpu.get_capabilities() == processor
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    with held_to_torchs_kernels():
+    with restricted_to_torchs_kernels():
         assert torch.cpu.get_capabilities() == processor

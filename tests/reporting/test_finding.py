@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnwise.reporting.finding import finding
-from turnwise.statistics import Comparison, Interval, Judgement, Standing
+from turnwise.statistics import Comparison, Interval, Judgement, VariantResult
 
 
 def interval(value: float, low: float | None = None, high: float | None = None, seeds: int = 5) -> Interval:
@@ -16,12 +16,12 @@ def compared(first: str, second: str, value: float, verdict: str) -> Comparison:
     return Comparison(first, second, found, 0.01, 0.02, verdict, True)  # type: ignore[arg-type]
 
 
-def gained(name: str, value: float, verdict: str, seeds: int = 5) -> Standing:
+def gained(name: str, value: float, verdict: str, seeds: int = 5) -> VariantResult:
     mean = interval(0.5 + value, seeds=seeds)
-    return Standing(name, mean, mean, None, compared(name, "warm start", value, verdict))
+    return VariantResult(name, mean, mean, None, compared(name, "warm start", value, verdict))
 
 
-def judgement(standings: list[Standing], pairs: list[Comparison]) -> Judgement:
+def judgement(standings: list[VariantResult], pairs: list[Comparison]) -> Judgement:
     return Judgement("success", standings, pairs, 0.95, [])
 
 
@@ -130,5 +130,5 @@ def test_one_seed_decides_nothing() -> None:
 
 
 def test_without_a_warm_start_or_a_second_variant_there_is_nothing_to_compare_with() -> None:
-    alone = Standing("a", interval(0.5), interval(0.5), None, None)
+    alone = VariantResult("a", interval(0.5), interval(0.5), None, None)
     assert finding(judgement([alone], [])) == "There is nothing to compare success with."

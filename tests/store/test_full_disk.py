@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from tests.own_view import let_see
 from turnwise.errors import ArtifactError, DiskFull
 from turnwise.store import default_store, full_disk
-from turnwise.store.full_disk import require_room, telling_of_a_full_disk
+from turnwise.store.full_disk import report_full_disk, require_room
 
 NO_ROOM = os.strerror(errno.ENOSPC)
 
@@ -47,7 +47,7 @@ def test_a_full_disk_is_told_with_its_folder_what_is_free_and_what_to_do(
     turnwise_home.mkdir()
     let_see(monkeypatch, full_disk, "shutil", disk_usage=lambda folder: Usage(10**9, 10**9 - 1_500_000, 1_500_000))
     for raised in (error, RuntimeError("wrapped")):
-        with pytest.raises(DiskFull, match="same command again") as told, telling_of_a_full_disk():
+        with pytest.raises(DiskFull, match="same command again") as told, report_full_disk():
             raise raised from (None if raised is error else error)
         assert str(turnwise_home) in str(told.value) and "1.5 MB are free" in str(told.value)
         assert "\n" not in str(told.value) and isinstance(told.value, OSError), "it is tried again, as others are"
@@ -58,9 +58,9 @@ def test_where_nothing_is_free_that_is_the_reason_of_what_does_not_name_it(
 ) -> None:
     turnwise_home.mkdir()
     let_see(monkeypatch, full_disk, "shutil", disk_usage=lambda folder: Usage(10**9, 10**9, 0))
-    with pytest.raises(DiskFull, match=r"0\.0 MB are free \(500 of the server\)"), telling_of_a_full_disk():
+    with pytest.raises(DiskFull, match=r"0\.0 MB are free \(500 of the server\)"), report_full_disk():
         raise RuntimeError("500 of the server\nand more")
-    with pytest.raises(ArtifactError, match="what is said on purpose"), telling_of_a_full_disk():
+    with pytest.raises(ArtifactError, match="what is said on purpose"), report_full_disk():
         raise ArtifactError("what is said on purpose stays")
     with pytest.raises(DiskFull, match=NO_ROOM):
         require_room(turnwise_home)
@@ -68,7 +68,7 @@ def test_where_nothing_is_free_that_is_the_reason_of_what_does_not_name_it(
 
 def test_other_failures_are_left_as_they_are(turnwise_home: Path) -> None:
     for error in (ZeroDivisionError(), OSError(errno.EIO, "broken"), KeyError("name")):
-        with pytest.raises(type(error)), telling_of_a_full_disk():
+        with pytest.raises(type(error)), report_full_disk():
             raise error
     require_room(turnwise_home.parent)
 
@@ -104,7 +104,7 @@ def test_an_artifact_that_a_real_disk_has_no_room_for_leaves_nothing(
 ) -> None:
     with (
         pytest.raises(DiskFull, match=str(small_disk)),
-        telling_of_a_full_disk(),
+        report_full_disk(),
         default_store().write("policy") as draft,
     ):
         write(draft.folder)

@@ -9,7 +9,7 @@ import pytest
 
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, Store
-from turnwise.store.provenance import Ancestor, ancestry, codes, found_in, platforms
+from turnwise.store.provenance import Ancestor, ancestry, codes, matching_artifacts, platforms
 
 
 def made(
@@ -80,5 +80,10 @@ def test_an_artifact_that_is_not_there_is_an_error(store: Store) -> None:
 
 def test_an_artifact_is_found_by_the_beginning_of_its_digest(store: Store, policies: list[Reference]) -> None:
     digest = policies[0].digest
-    assert found_in(store, digest[:8]) == found_in(store, f"policy/{digest}") == [policies[0]]
-    assert found_in(store, digest[:3]) == found_in(store, f"rollout/{digest[:8]}") == found_in(store, "mt-grpo/x") == []
+    assert matching_artifacts(store, digest[:8]) == matching_artifacts(store, f"policy/{digest}") == [policies[0]]
+    assert (
+        matching_artifacts(store, digest[:3])
+        == matching_artifacts(store, f"rollout/{digest[:8]}")
+        == matching_artifacts(store, "mt-grpo/x")
+        == []
+    )

@@ -12,7 +12,7 @@ from turnwise.config.schema import Storage
 from turnwise.experiment import load
 from turnwise.project import project_root
 from turnwise.store import Reference, Store
-from turnwise.store.retention import Keep, Link, files_to_prune, kept, removals
+from turnwise.store.retention import Keep, RetentionEntry, files_to_prune, kept, removals
 
 DEFAULTS = load(project_root() / "params.yaml").storage
 M, W, E = Keep.METRICS, Keep.WEIGHTS, Keep.EVERYTHING
@@ -23,7 +23,7 @@ def named(number: int, kind: str = "policy") -> Reference:
 
 
 SUCCESSES = {named(2, "evaluation"): 0.5, named(4, "evaluation"): 0.9, named(6, "evaluation"): 0.5}
-CHAIN = [Link(named(n), named(n, "evaluation") if n in (2, 4, 6) else None) for n in range(1, 8)]
+CHAIN = [RetentionEntry(named(n), named(n, "evaluation") if n in (2, 4, 6) else None) for n in range(1, 8)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_of_a_policy_that_is_yet_to_sample_the_weights_stay() -> None:
 
 
 def test_a_policy_that_stands_twice_in_its_chain_stays_as_its_last_place_says() -> None:
-    chain = [*CHAIN, Link(named(1))]
+    chain = [*CHAIN, RetentionEntry(named(1))]
     assert kept(chain, DEFAULTS, SUCCESSES.__getitem__)[named(1)] == E
 
 

@@ -18,7 +18,7 @@ from tests.store.s3_server import S3Server, failing
 from turnwise.errors import ArtifactError, StoreUnreachable
 from turnwise.store import Reference, Store, place
 from turnwise.store.default import place_at
-from turnwise.store.provenance import found_in
+from turnwise.store.provenance import matching_artifacts
 from turnwise.store.shared import SharedStore
 
 KEY = "a" * 32
@@ -188,7 +188,7 @@ def test_all_artifacts_are_listed_with_their_lineage(machines: Machines) -> None
     one, other = machines.new("one"), machines.new("two")
     both = sorted([write(one, "x"), write(other, "y")], key=str)
     assert other.references() == other.references("policy") == both and other.references("rollout") == []
-    assert other.references("policy", both[0].digest[:8]) == [both[0]] == found_in(other, both[0].digest[:8])
+    assert other.references("policy", both[0].digest[:8]) == [both[0]] == matching_artifacts(other, both[0].digest[:8])
     one.record_lineage(both[0], "c" * 32, {"stage": "late"})
     fresh = machines.new("two")
     fresh.references("policy")

@@ -18,7 +18,7 @@ from turnwise.data.arrays import Ragged
 from turnwise.data.conversations import CONVERSATIONS, Conversation, ConversationExchange, write_conversations
 from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.task_sets import TASK_SETS, write_task_set
-from turnwise.data.trajectory import Lost
+from turnwise.data.trajectory import LostEpisode
 from turnwise.data.trajectory_files import TRAJECTORIES, write_trajectories
 from turnwise.store.digests import digest_of
 from turnwise.world import Task
@@ -27,7 +27,7 @@ TASK = Task("frozen_lake", "lake/1", "train", 1, tags={})
 
 
 def _trajectories(folder: Path) -> None:
-    write_trajectories(folder, [trajectory(0, 0, [turn({"goal": 1.0})])], [Lost(TASK, 0, 1, "why")])
+    write_trajectories(folder, [trajectory(0, 0, [turn({"goal": 1.0})])], [LostEpisode(TASK, 0, 1, "why")])
 
 
 def _credit(folder: Path) -> None:

@@ -30,7 +30,7 @@ from turnwise.agent.loop import RolloutResult
 from turnwise.config.agent_rewards import AGENT_REWARDS, AddedReward, added_rewards
 from turnwise.config.options import read_options
 from turnwise.config.schema import RewardSection
-from turnwise.data.trajectory import Lost, Trajectory
+from turnwise.data.trajectory import LostEpisode, Trajectory
 from turnwise.errors import ConfigurationError, ContractError, RewardMissing
 from turnwise.plugins import REWARD, plugin, require_installed
 from turnwise.project import project_root
@@ -124,23 +124,25 @@ def with_added_rewards(played: RolloutResult, added: Mapping[str, AddedReward]) 
 
         def rewarded(
             each: Trajectory, name: str = name, found: RewardFunction = found, options: dict[str, Any] = options
-        ) -> Trajectory | Lost:
+        ) -> Trajectory | LostEpisode:
             try:
-                return _given(each, name, found.function(each, **options))
+                return _with_reward(each, name, found.function(each, **options))
             except RewardMissing as error:
-                return Lost(each.task, each.group, each.replica, f"the reward {name} could not be determined: {error}")
+                return LostEpisode(
+                    each.task, each.group, each.replica, f"the reward {name} could not be determined: {error}"
+                )
 
         with ThreadPoolExecutor(max(1, min(found.at_once, MOST_AT_ONCE))) as threads:
             results = list(threads.map(rewarded, played.trajectories))
         played = replace(
             played,
             trajectories=[each for each in results if isinstance(each, Trajectory)],
-            lost=[*played.lost, *(each for each in results if isinstance(each, Lost))],
+            lost=[*played.lost, *(each for each in results if isinstance(each, LostEpisode))],
         )
     return played
 
 
-def _given(trajectory: Trajectory, name: str, value: Any) -> Trajectory:
+def _with_reward(trajectory: Trajectory, name: str, value: Any) -> Trajectory:
     """The trajectory with a reward on its turns: on the last one, if it is one number."""
     turns = list(trajectory.turns)
     if not turns:

@@ -122,7 +122,7 @@ class Context(ABC):
             self._opening = observation
         for message in self._messages(observation, ask):
             length = len(message.tokens) + (0 if message.opens_segment else len(self.tokens))
-            if self._frame is None or length + ask.reply_tokens + self._kept_free(ask) <= self._budget:
+            if self._frame is None or length + ask.reply_tokens + self._reserved_tokens(ask) <= self._budget:
                 if message.opens_segment:
                     self.tokens = list(message.tokens)
                 else:
@@ -155,7 +155,7 @@ class Context(ABC):
     def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:
         """Candidate messages before the next reply, best first; `ask` takes the first that fits."""
 
-    def _kept_free(self, ask: Ask) -> int:
+    def _reserved_tokens(self, ask: Ask) -> int:
         """Number of tokens that must stay free after a reply of maximum length."""
         return 0
 
@@ -273,7 +273,7 @@ class SummaryContext(Context):
             text = _joined(observation, ask.words)
             yield ContextMessage(self._open(self._opening, *self._notes(self._history), text), True)
 
-    def _kept_free(self, ask: Ask) -> int:
+    def _reserved_tokens(self, ask: Ask) -> int:
         return 0 if ask.kind is TurnKind.SUMMARY else self._reserve
 
     def _is_summarised(self) -> bool:

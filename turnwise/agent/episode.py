@@ -25,7 +25,7 @@ from turnwise.agent.formats import ParsedReply
 from turnwise.agent.host import Host
 from turnwise.agent.modes.contract import words_to_act
 from turnwise.agent.turn_frame import framed
-from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
+from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
 from turnwise.world import Observation, Remaining, ScriptedAction, Step, Task
 
@@ -36,7 +36,7 @@ CUT_OFF_AGAIN = "Cut off again."
 
 
 class Episode:
-    """One episode of one task, from its first observation to a `Trajectory` or a `Lost`.
+    """One episode of one task, from its first observation to a `Trajectory` or a `LostEpisode`.
 
     Call `open`, then `receive` and `settle` for each reply until `over`, then `result`; `close` frees the world.
     """
@@ -56,7 +56,7 @@ class Episode:
         """Reply forms that the policy has been reminded of after a reply that was cut off."""
         self._earlier_endings: list[Ending] = []
         self._ending: Ending | None = None
-        self._lost: Lost | None = None
+        self._lost: LostEpisode | None = None
         self._begin_attempt()
 
     def _begin_attempt(self) -> None:
@@ -175,7 +175,7 @@ class Episode:
             self.lose(error)
             return None
 
-    def result(self) -> Trajectory | Lost:
+    def result(self) -> Trajectory | LostEpisode:
         """The trajectory, or the record of a lost episode. The episode must be over."""
         if self._lost is not None:
             return self._lost
@@ -272,7 +272,7 @@ class Episode:
     def _await_reply(self) -> None:
         """Request another reply; end the episode if the last attempt is over or the reply might not fit."""
         ask = self._next_ask()
-        if ask is None or not self._put(ask):
+        if ask is None or not self._append(ask):
             if self.attempt_ended is None:
                 self.attempt_ended = Ending.SUCCESS if self._solved else Ending.TOKEN_BUDGET
             self._end(self.attempt_ended)
@@ -287,7 +287,7 @@ class Episode:
         words = words_to_act(turns)
         return mode.before_acting(turns) or (replace(self._act, words=words) if words else self._act)
 
-    def _put(self, ask: Ask) -> bool:
+    def _append(self, ask: Ask) -> bool:
         """Put the request, or first one for a summary, into the context; False if the reply might not fit."""
         shown = self._unshown
         summary = self._context.summary_before(shown, ask)
@@ -312,8 +312,8 @@ class Episode:
         self._host.close()
 
     def lose(self, error: WorldLost) -> None:
-        """End the episode as missing data (`Lost`), without a trajectory."""
-        self._lost = Lost(self.task, self.group, self.replica, _storable(str(error)))
+        """End the episode as missing data (`LostEpisode`), without a trajectory."""
+        self._lost = LostEpisode(self.task, self.group, self.replica, _storable(str(error)))
         self._host.close()
 
 

@@ -68,11 +68,11 @@ class FrameWithExamples:
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """Tokens from the start, through the examples, up to where the first reply begins."""
         if system not in self._before:
-            self._before[system] = self._shown(system)
+            self._before[system] = self._rendered(system)
         tokens, reply = self._before[system]
         return (*tokens, *self._frame.continuation(observation, reply))
 
-    def _shown(self, system: str | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _rendered(self, system: str | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         tokens: list[int] = []
         reply: tuple[int, ...] = ()
         for turn in self._turns:

@@ -9,7 +9,7 @@ from pathlib import Path
 from turnwise.agent.context import make_context
 from turnwise.agent.demonstration import tokenized
 from turnwise.agent.formats import make_format
-from turnwise.agent.playing import PlayParameters, instruction_of, shown_frame, the_world
+from turnwise.agent.playing import PlayParameters, conversation_frame, instruction_of, the_world
 from turnwise.config.agent import Agent
 from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.data.conversations import Conversation
@@ -47,7 +47,7 @@ def demonstration_sequences(
     world, agent = the_world(parameters.world), parameters.agent
     form = make_format(agent.format, world)
     frame = load_frame_of(tokenizer, form.functions)
-    instruction, shown_before = instruction_of(agent, world), shown_frame(parameters, frame)
+    instruction, shown_before = instruction_of(agent, world), conversation_frame(parameters, frame)
     replies = _longest_replies(agent)
     shown = []
     for trajectory in trajectories:

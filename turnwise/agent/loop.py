@@ -19,7 +19,7 @@ from turnwise import seeding
 from turnwise.agent.episode import Episode
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.scripted import act, think
-from turnwise.data.trajectory import Lost, Trajectory, TurnKind
+from turnwise.data.trajectory import LostEpisode, Trajectory, TurnKind
 from turnwise.errors import WorldLost
 from turnwise.world import ScriptedAction, Task
 
@@ -63,7 +63,7 @@ class RolloutResult:
     """The result of a rollout: trajectories in order of (group, replica), lost episodes, and timings."""
 
     trajectories: list[Trajectory]
-    lost: list[Lost]
+    lost: list[LostEpisode]
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds, by name: `world_seconds`, and with an engine `sampling_seconds`."""
 
@@ -192,7 +192,7 @@ class Stopwatch:
 def _played(episodes: Sequence[Episode], seconds: dict[str, float]) -> RolloutResult:
     results = [episode.result() for episode in episodes]
     trajectories = [result for result in results if isinstance(result, Trajectory)]
-    return RolloutResult(trajectories, [result for result in results if isinstance(result, Lost)], seconds)
+    return RolloutResult(trajectories, [result for result in results if isinstance(result, LostEpisode)], seconds)
 
 
 def require_few_losses(played: RolloutResult, world: str, maximum_share: float) -> None:

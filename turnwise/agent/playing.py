@@ -126,7 +126,7 @@ def _characters(trajectory: Trajectory) -> int:
     return sum(len(turn.observation) + len(turn.reply) for turn in trajectory.turns)
 
 
-def shown_frame(parameters: PlayParameters, frame: ChatFrame) -> ConversationFrame:
+def conversation_frame(parameters: PlayParameters, frame: ChatFrame) -> ConversationFrame:
     """The frame of a policy's conversations, with the worked examples if there are any."""
     return FrameWithExamples(frame, parameters.examples) if parameters.examples else frame
 
@@ -157,7 +157,7 @@ def episode_config(parameters: PlayParameters, frame: ChatFrame | None, horizon:
         format=form,
         limits=None,
         patience=RetryPolicy(parameters.patience.world_seconds, parameters.patience.world_retries),
-        frame=None if frame is None else shown_frame(parameters, frame),
+        frame=None if frame is None else conversation_frame(parameters, frame),
         instruction=instruction_of(agent, world),
         token_budget=agent.context_tokens,
         reply_tokens=agent.maximum_reply_tokens,

@@ -97,7 +97,7 @@ class Continuation(Episode):
         """The first difference between the replay and the record, as text; None if there is none."""
         for number, (recorded, found) in enumerate(zip(self._point.before, self._turns, strict=False), 1):
             if replace(recorded, trained=found.trained, observation_tokens=found.observation_tokens) != found:
-                return f"turn {number} was recorded as {_told(recorded)}, and replayed as {_told(found)}"
+                return f"turn {number} was recorded as {_world_part(recorded)}, and replayed as {_world_part(found)}"
         if self.over:
             return f"it ended in turn {len(self._turns)}, which had not ended it"
         awaited = self._point.awaited
@@ -117,6 +117,6 @@ class Continuation(Episode):
         )
 
 
-def _told(turn: Turn) -> str:
+def _world_part(turn: Turn) -> str:
     """The world's part of a turn (observation, actions, rewards), for an error message."""
     return f"{turn.observation!r} with {list(turn.actions)} giving {dict(turn.rewards)}"

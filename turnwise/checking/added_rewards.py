@@ -52,7 +52,7 @@ class CheckedReward:
     def episodes(self) -> list[Trajectory]:
         """Episodes of every kind."""
         endings = (ending for ending in Ending if ending is not Ending.WORLD_LOST)
-        return [*(_episode(number, ending) for number, ending in enumerate(endings)), _of_thoughts()]
+        return [*(_episode(number, ending) for number, ending in enumerate(endings)), _episode_with_thoughts()]
 
     def given(self, episodes: list[Trajectory]) -> list[list[float | None]]:
         """The reward of each turn of these episodes, None where it has none; fewer episodes where some were lost."""
@@ -142,7 +142,7 @@ def _episode(number: int, ending: Ending) -> Trajectory:
     return Trajectory(task, group=number // 2, replica=number % 2, turns=turns, ending=ending, final_observation="end")
 
 
-def _of_thoughts() -> Trajectory:
+def _episode_with_thoughts() -> Trajectory:
     """An episode of two attempts, with a plan, a reflection and a summary."""
     kinds = [TurnKind.PLAN, TurnKind.ACT, TurnKind.REFLECT, TurnKind.SUMMARY, TurnKind.ACT]
     turns = tuple(_turn(place, "up", kind, attempt=int(place > 2)) for place, kind in enumerate(kinds))

@@ -67,7 +67,7 @@ class Layered:
         document = _document_of(path)
         changes = _sections(document, path)
         self._merge(changes)
-        shown = _shown(path)
+        shown = _display_path(path)
         for keys, place in document.places.items():
             replaces = keys[0] in REPLACED_WHOLE if len(keys) == 1 else isinstance(_value_at(keys, changes), list)
             if replaces and keys in self._places:
@@ -144,21 +144,25 @@ def _document_of(path: Path) -> YamlDocument:
     try:
         if not path.is_file():
             found = "a folder" if path.is_dir() else "none"
-            raise ConfigurationError(f"a parameters file must exist; found {found} at {_shown(path)}{_meant(path)}")
+            raise ConfigurationError(
+                f"a parameters file must exist; found {found} at {_display_path(path)}{_meant(path)}"
+            )
         content = path.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"a parameters file must be readable; {_shown(path)}: {error.strerror}") from error
-    return read_document(content, Path(_shown(path)))
+        raise ConfigurationError(
+            f"a parameters file must be readable; {_display_path(path)}: {error.strerror}"
+        ) from error
+    return read_document(content, Path(_display_path(path)))
 
 
 def _sections(document: YamlDocument, path: Path) -> dict[str, Any]:
     if not isinstance(document.value, dict):
         found = "nothing" if document.value is None else type(document.value).__name__
-        raise ConfigurationError(f"{_shown(path)}: must hold a mapping of sections; found {found}")
+        raise ConfigurationError(f"{_display_path(path)}: must hold a mapping of sections; found {found}")
     return document.value
 
 
-def _shown(path: Path) -> str:
+def _display_path(path: Path) -> str:
     """The path for a message: relative where it is below the current folder, unchanged otherwise."""
     return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(Path.cwd()) else str(path)
 
@@ -166,8 +170,8 @@ def _shown(path: Path) -> str:
 def _meant(path: Path) -> str:
     """The suggestion `: did you mean ...?` for a file that does not exist; empty where no file has a similar name."""
     folder = next((each for each in path.parents if each.is_dir()), Path())
-    known = {_shown(each): each.name for each in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")])}
-    found = difflib.get_close_matches(_shown(path), known, n=1, cutoff=0.8)
+    known = {_display_path(each): each.name for each in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")])}
+    found = difflib.get_close_matches(_display_path(path), known, n=1, cutoff=0.8)
     found += [each for each, name in known.items() if difflib.get_close_matches(path.name, [name], cutoff=0.8)]
     return f": did you mean {found[0]!r}?" if found else ""
 

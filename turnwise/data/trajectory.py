@@ -41,7 +41,7 @@ class Ending(StrEnum):
     INVALID_LIMIT = "invalid_limit"
     """The agent gave up: `agent.invalid_limit` replies in a row could not be parsed, or held an illegal action."""
     WORLD_LOST = "world_lost"
-    """The world failed. Only a `Lost` ends so, never a trajectory, since missing data are not scored."""
+    """The world failed. Only a `LostEpisode` ends so, never a trajectory, since missing data are not scored."""
 
     @property
     def truncated(self) -> bool:
@@ -162,7 +162,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostEpisode:
     """An episode whose world failed: missing data, with the reason. It is counted and never scored."""
 
     task: Task

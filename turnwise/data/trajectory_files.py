@@ -17,7 +17,7 @@ import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from turnwise.data.arrays import Ragged, TrajectoryArrays, offsets_of
-from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind, trajectory_arrays
+from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, Turn, TurnKind, trajectory_arrays
 from turnwise.errors import ArtifactError
 from turnwise.world import Task
 
@@ -72,7 +72,7 @@ PER_TOKEN = ("observation_tokens", "reply_tokens", "log_probabilities")
 """The columns of the table of turns that have a list per turn, in the order of `TrajectoryArrays`."""
 
 
-def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: Sequence[Lost] = ()) -> None:
+def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: Sequence[LostEpisode] = ()) -> None:
     """Write three files into `folder`: the table of trajectories, the table of turns, and the lost episodes."""
     parquet.write_table(_trajectory_table(trajectories), folder / TRAJECTORIES_FILE)
     parquet.write_table(_turn_table(trajectories), folder / TURNS_FILE)

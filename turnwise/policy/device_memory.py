@@ -14,10 +14,10 @@ _DRIVERS = (Path("/proc/driver/nvidia"), Path("/dev/dxg"), Path("/dev/kfd"))
 
 def device_bytes(device: str) -> int | None:
     """The memory of a device, `cpu` or `cuda`, in bytes; None for a card that is not there."""
-    return _of_card() if device == "cuda" else of_machine(_control_group())
+    return _card_memory() if device == "cuda" else machine_memory(_control_group())
 
 
-def of_machine(group: str, limits: Path = CONTROL_GROUPS) -> int:
+def machine_memory(group: str, limits: Path = CONTROL_GROUPS) -> int:
     """The memory of this machine in bytes, or the lowest limit of the control group `group` and the groups above it."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for place in (limits / group, *(limits / group).parents):
@@ -42,7 +42,7 @@ def has_card() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or any(path.exists() for path in _DRIVERS)
 
 
-def _of_card() -> int | None:
+def _card_memory() -> int | None:
     if not has_card():
         return None
     import torch

@@ -44,7 +44,7 @@ def dimensions_in(folder: Path) -> Dimensions:
 
     try:
         configuration = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
-        return _of_configuration(configuration.get_text_config(), configuration)
+        return _configured_dimensions(configuration.get_text_config(), configuration)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(f"policy.model: {folder / 'config.json'} must describe a decoder; {said}") from error
@@ -58,7 +58,7 @@ def _cached_folder(policy: Policy) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def _of_configuration(text: Any, whole: Any) -> Dimensions:
+def _configured_dimensions(text: Any, whole: Any) -> Dimensions:
     shapes = _shapes_on_meta(whole)
     heads = text.num_attention_heads
     return Dimensions(

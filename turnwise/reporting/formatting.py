@@ -145,7 +145,7 @@ def ended_line(run: EndedRun) -> str:
     return f"{line}; it cost {', '.join(cost)}"
 
 
-def of_processes(report: ReportData) -> str:
+def process_note(report: ReportData) -> str:
     """` of N processes`, to append to a duration that is summed over processes; empty for one process."""
     processes = dict(report.lineage).get(PROCESSES, "1")
     return "" if processes == "1" else f" of {processes} processes"
@@ -195,7 +195,7 @@ def readable_bytes(size: float) -> str:
 FILTERS = {
     function.__name__: function
     for function in (
-        *(basis, bounds, duration, ending, heading, number, of_processes, probability, reply_log_probability),
+        *(basis, bounds, duration, ending, heading, number, process_note, probability, reply_log_probability),
         *(signed, turn_title, verdict, with_bounds),
     )
 }

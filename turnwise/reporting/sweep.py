@@ -17,7 +17,7 @@ from turnwise.reporting.formatting import bounds, number, with_bounds
 from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.outcomes import Outcomes
 from turnwise.statistics import Judgement
-from turnwise.statistics.verdict import Standing
+from turnwise.statistics.verdict import VariantResult
 
 OPPOSITE = {"higher": "lower", "lower": "higher"}
 DIGITS = 2
@@ -38,7 +38,7 @@ class SweepReport:
     """The runs that were ended early, which count, and those that a fault has left out; None where there are none."""
 
     @property
-    def best(self) -> Standing:
+    def best(self) -> VariantResult:
         """The candidate with the best mean; of equal ones the first."""
         sign = 1 if self.higher_is_better else -1
         return max(self.judgement.standings, key=lambda standing: sign * standing.mean.value)

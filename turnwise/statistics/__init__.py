@@ -14,7 +14,7 @@ from turnwise.statistics.pass_at_k import average_at_k, mean_pass_at_k, pass_at_
 from turnwise.statistics.results import ReferencePoints, Results
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
 from turnwise.statistics.tasks import bootstrap_over_tasks, over_tasks, wilson
-from turnwise.statistics.verdict import Comparison, Judgement, Standing, judge
+from turnwise.statistics.verdict import Comparison, Judgement, VariantResult, judge
 
 __all__ = [
     "Comparison",
@@ -22,7 +22,7 @@ __all__ = [
     "Judgement",
     "ReferencePoints",
     "Results",
-    "Standing",
+    "VariantResult",
     "average_at_k",
     "bootstrap_over_tasks",
     "interquartile_mean_over_seeds",

@@ -53,14 +53,14 @@ def expected_spread(rewards: Iterable[Sequence[float]], size: int) -> SpreadShar
     if not played:
         raise ValueError("the spread of groups is estimated from played episodes; found none")
     if several := [of_task for of_task in played if len(of_task) > 1]:
-        bounds = [_of_task(of_task, size) for of_task in several]
+        bounds = [_task_bounds(of_task, size) for of_task in several]
         least, most = (math.fsum(values) / len(values) for values in zip(*bounds, strict=True))
         return SpreadShare(least, min(1.0, most))
     counts = Counter(distinct([reward for of_task in played for reward in of_task]))
     return SpreadShare(0.0, chance_of_spread([count / len(played) for count in counts.values()], size))
 
 
-def _of_task(rewards: Sequence[float], size: int) -> tuple[float, float]:
+def _task_bounds(rewards: Sequence[float], size: int) -> tuple[float, float]:
     """Unbiased estimates of both bounds for one task; the upper one may be above 1."""
     drawn = min(size, len(rewards))
     alike = sum(math.comb(count, drawn) for count in Counter(distinct(rewards)).values())

@@ -72,7 +72,7 @@ def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level
     found = Interval(float(one.mean() - other.mean()), None, None, "seeds", count, level)
     if count == 1:
         return Difference(found, None)
-    spread = _combined([_of_runs(side) for side in sides], _Part(np.zeros(()), 1), [])
+    spread = _combined([_run_variance(side) for side in sides], _Part(np.zeros(()), 1), [])
     return _with_bounds(found, spread, rounding_of(*sides), "Student's t")
 
 
@@ -90,7 +90,7 @@ def difference_of_policies(
     found = Interval(float(one.mean() - other.mean()), None, None, "tasks", len(one), level)
     if len(one) == 1:
         return Difference(found, None)
-    spread = _combined([], _of_tasks(one - other), [])
+    spread = _combined([], _task_variance(one - other), [])
     return _with_bounds(found, spread, rounding_of(one, other), "Student's t")
 
 
@@ -118,14 +118,16 @@ class Spread:
 
 def two_way_spread(values: np.ndarray) -> Spread:
     """The uncertainty of the mean of one table [..., seeds, tasks], with at least two seeds and two tasks."""
-    return _combined([_of_seeds(values)], _of_tasks(values.mean(axis=-2)), [_of_both(values)])
+    return _combined([_seed_variance(values)], _task_variance(values.mean(axis=-2)), [_residual_variance(values)])
 
 
 def two_sample_spread(first: np.ndarray, second: np.ndarray) -> Spread:
     """The uncertainty of the difference of the means of two tables [..., seeds, tasks] with different seeds."""
     sides = (first, second)
-    between_tasks = _of_tasks(first.mean(axis=-2) - second.mean(axis=-2))
-    return _combined([_of_seeds(side) for side in sides], between_tasks, [_of_both(side) for side in sides])
+    between_tasks = _task_variance(first.mean(axis=-2) - second.mean(axis=-2))
+    return _combined(
+        [_seed_variance(side) for side in sides], between_tasks, [_residual_variance(side) for side in sides]
+    )
 
 
 @dataclass(frozen=True)
@@ -136,24 +138,24 @@ class _Part:
     freedom: int
 
 
-def _of_seeds(values: np.ndarray) -> _Part:
+def _seed_variance(values: np.ndarray) -> _Part:
     """The variance from seeds: A of the file's docstring."""
-    return _of_runs(values.mean(axis=-1))
+    return _run_variance(values.mean(axis=-1))
 
 
-def _of_runs(means: np.ndarray) -> _Part:
+def _run_variance(means: np.ndarray) -> _Part:
     """The variance from seeds, of one number per run, [..., seeds]."""
     seeds = means.shape[-1]
     return _Part(means.var(axis=-1, ddof=1) / seeds, seeds - 1)
 
 
-def _of_tasks(means: np.ndarray) -> _Part:
+def _task_variance(means: np.ndarray) -> _Part:
     """The variance from tasks: B of the file's docstring, from the means over seeds, [..., tasks]."""
     tasks = means.shape[-1]
     return _Part(means.var(axis=-1, ddof=1) / tasks, tasks - 1)
 
 
-def _of_both(values: np.ndarray) -> _Part:
+def _residual_variance(values: np.ndarray) -> _Part:
     """The residual variance: C of the file's docstring."""
     seeds, tasks = values.shape[-2:]
     rows, columns = values.mean(axis=-1, keepdims=True), values.mean(axis=-2, keepdims=True)

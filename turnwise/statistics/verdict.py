@@ -61,7 +61,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Standing:
+class VariantResult:
     """The results of one variant, and how they compare with its reference points."""
 
     name: str
@@ -93,7 +93,7 @@ class Judgement:
 
     measure: str
     """The name of the measure, as in the table's heading."""
-    standings: list[Standing]
+    standings: list[VariantResult]
     """One entry per variant."""
     pairs: list[Comparison]
     """One entry per pair of variants."""
@@ -155,7 +155,7 @@ def judge(
         else:
             mean = student_over_seeds(means, level=level, within=within)
         standings.append(
-            Standing(
+            VariantResult(
                 name=name,
                 mean=mean,
                 interquartile_mean=(

@@ -23,7 +23,7 @@ NOTHING_LEFT = 64 * 1024
 
 
 @contextmanager
-def telling_of_a_full_disk() -> Iterator[None]:
+def report_full_disk() -> Iterator[None]:
     """Turn an exception of the block that a full disk caused into a DiskFull that names the folder.
 
     Other exceptions, and Turnwise's own, pass unchanged.
@@ -41,16 +41,16 @@ def telling_of_a_full_disk() -> Iterator[None]:
         if not (_says_full(error) or _is_full(folder)):
             raise
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise _told(folder, first_line) from error
+        raise _disk_full(folder, first_line) from error
 
 
 def require_room(folder: Path) -> None:
     """Raise DiskFull where the folder's disk has no space left. Called after a failure, to explain it."""
     if _is_full(folder):
-        raise _told(folder, os.strerror(errno.ENOSPC))
+        raise _disk_full(folder, os.strerror(errno.ENOSPC))
 
 
-def _told(folder: Path, why: str) -> DiskFull:
+def _disk_full(folder: Path, why: str) -> DiskFull:
     return DiskFull(
         f"the disk of {folder} must have room for what is computed; {_free_bytes(folder) / 1e6:.1f} MB are free "
         f"({why}): make room there, `turnwise prune` removes what can be made again, and give the same command again, "

@@ -128,7 +128,7 @@ def _records(tree: Ancestor) -> Iterator[dict[str, Any]]:
         yield from _records(each)
 
 
-def found_in(store: Store, wanted: str) -> list[Reference]:
+def matching_artifacts(store: Store, wanted: str) -> list[Reference]:
     """The artifacts that `kind/digest`, a digest, or a prefix of one (at least 6 characters) matches, sorted."""
     kind, slash, digest = wanted.rpartition("/")
     if len(digest) < 6 or not set(digest) <= set("0123456789abcdef"):

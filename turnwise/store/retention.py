@@ -37,7 +37,7 @@ class Keep(IntEnum):
 
 
 @dataclass(frozen=True)
-class Link:
+class RetentionEntry:
     """One policy or critic of a chain."""
 
     reference: Reference
@@ -60,7 +60,7 @@ def files_to_prune(kind: str, keep: Keep) -> tuple[str, ...]:
 
 
 def kept(
-    chain: Sequence[Link],
+    chain: Sequence[RetentionEntry],
     storage: Storage,
     success: Callable[[Reference], float],
     whole: Collection[Reference] = (),
@@ -88,7 +88,7 @@ def kept(
     return found
 
 
-def least_kept(link: Link, storage: Storage) -> Keep:
+def least_kept(link: RetentionEntry, storage: Storage) -> Keep:
     """The level below which a link never falls, however many follow it."""
     return Keep.WEIGHTS if storage.keep_evaluated and link.evaluation is not None else Keep.METRICS
 
@@ -97,7 +97,9 @@ def _among_last(count: int | None, place: int, length: int) -> bool:
     return count is None or place > length - count
 
 
-def _best(chain: Sequence[Link], count: int, success: Callable[[Reference], float]) -> Collection[Link]:
+def _best(
+    chain: Sequence[RetentionEntry], count: int, success: Callable[[Reference], float]
+) -> Collection[RetentionEntry]:
     """The `count` evaluated links with the highest success; ties go to the later link."""
     evaluated = [
         (success(link.evaluation), place, link) for place, link in enumerate(chain) if link.evaluation is not None
@@ -171,13 +173,13 @@ class _Known:
         """The last link of every chain: those from which nothing was made."""
         return (reference for reference in self.links if reference not in self._followed)
 
-    def chain(self, last: Reference) -> list[Link]:
+    def chain(self, last: Reference) -> list[RetentionEntry]:
         """The chain that ends with this link, from its first link on."""
         found: dict[Reference, None] = {}
         while last in self.links and last not in found:
             found[last] = None
             last = self._before.get(last, last)
-        return [Link(reference, self.evaluations.get(reference)) for reference in reversed(found)]
+        return [RetentionEntry(reference, self.evaluations.get(reference)) for reference in reversed(found)]
 
     def rollouts(self, most: int | None) -> dict[Reference, Keep]:
         """How much stays of each rollout that a link has learned from: all of the last `most` of each chain.
@@ -214,9 +216,9 @@ class _Known:
                 self._before.setdefault(reference, before)
                 self._followed.add(before)
             if record["stage"] == "return_to" and "health" in inputs:
-                self._followed.update(self._left_behind(inputs["health"]))
+                self._followed.update(self._abandoned_policies(inputs["health"]))
 
-    def _left_behind(self, health: Reference) -> Iterator[Reference]:
+    def _abandoned_policies(self, health: Reference) -> Iterator[Reference]:
         """The policies that this health record is about and that the run abandoned for it."""
         for record in self._store.lineage(health).values():
             policy = dict(references_in(record["inputs"])).get("policy")

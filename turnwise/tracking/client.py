@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from turnwise.errors import TrackingUnreachable
-from turnwise.store.only_one import only_one
+from turnwise.store.exclusive import exclusive
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.database import known_tables, open_client, place_of
 from turnwise.tracking.library import mlflow
@@ -165,7 +165,7 @@ class TrackingClient:
 
         One process of this home at a time: MLflow fails where two insert the same tag at once.
         """
-        with only_one(f"experiment-tag/{experiment_id}"):
+        with exclusive(f"experiment-tag/{experiment_id}"):
             with known_tables(self.tracking_uri) as database:
                 query = "SELECT 1 FROM experiment_tags WHERE experiment_id = ? AND key = ? AND value = ?"
                 if database is not None and database.execute(query, (experiment_id, key, value)).fetchone():

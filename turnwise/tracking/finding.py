@@ -129,7 +129,7 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
     """
     client = TrackingClient(tracking_uri)
     entities = client.runs()
-    chosen = _chosen(entities, wanted)
+    chosen = _matching_runs(entities, wanted)
     if not chosen:
         known = ", ".join(repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities)))
         raise ConfigurationError(
@@ -173,29 +173,31 @@ def read_text(tracking_uri: str, run_id: str, name: str) -> str | None:
     return _read(client, client.run(run_id), name)
 
 
-def _chosen(entities: list[Any], wanted: str) -> list[Any]:
+def _matching_runs(entities: list[Any], wanted: str) -> list[Any]:
     """The runs (children of ablations) that `wanted` names: see `find_runs`."""
     parents = [entity for entity in entities if PARENT not in entity.data.tags]
     children = [entity for entity in entities if PARENT in entity.data.tags]
 
-    def of_parent(parent: Any) -> list[Any]:
+    def children_of(parent: Any) -> list[Any]:
         return [child for child in children if child.data.tags[PARENT] == parent.info.run_id]
 
     if not wanted:
-        return of_parent(parents[-1]) if parents else []
+        return children_of(parents[-1]) if parents else []
     if len(wanted) >= SHORTEST_ID:
         for found in (entity for entity in entities if entity.info.run_id.startswith(wanted)):
-            return [found] if PARENT in found.data.tags else of_parent(found)
-    named = [entity for entity in entities if entity.info.run_name == wanted] or _of_ablation(wanted, parents, children)
+            return [found] if PARENT in found.data.tags else children_of(found)
+    named = [entity for entity in entities if entity.info.run_name == wanted] or _runs_of_ablation(
+        wanted, parents, children
+    )
     if named:
         if len(named) > 1:
-            _logger.warning(_told_of_others(wanted, named, entities))
-        return [named[-1]] if PARENT in named[-1].data.tags else of_parent(named[-1])
+            _logger.warning(_ambiguity_warning(wanted, named, entities))
+        return [named[-1]] if PARENT in named[-1].data.tags else children_of(named[-1])
     key, equals, value = wanted.partition("=")
     return [child for child in children if equals and child.data.tags.get(key) == value]
 
 
-def _of_ablation(wanted: str, parents: list[Any], children: list[Any]) -> list[Any]:
+def _runs_of_ablation(wanted: str, parents: list[Any], children: list[Any]) -> list[Any]:
     """The runs that `ABLATION/RUN` names, where ABLATION is an ablation's name or a prefix of its id."""
     ablation, _, name = wanted.partition("/")
     of_id = [parent for parent in parents if len(ablation) >= SHORTEST_ID and parent.info.run_id.startswith(ablation)]
@@ -203,7 +205,7 @@ def _of_ablation(wanted: str, parents: list[Any], children: list[Any]) -> list[A
     return [child for child in children if child.info.run_name == name and child.data.tags[PARENT] in meant]
 
 
-def _told_of_others(wanted: str, named: list[Any], entities: list[Any]) -> str:
+def _ambiguity_warning(wanted: str, named: list[Any], entities: list[Any]) -> str:
     """The warning that a name is ambiguous: which run was taken, and how to name each of the others."""
     names = {entity.info.run_id: entity.info.run_name for entity in entities}
 
@@ -224,9 +226,9 @@ def _told_of_others(wanted: str, named: list[Any], entities: list[Any]) -> str:
 
 
 def _recorded(client: TrackingClient, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:
-    of_baselines = None
+    baseline_episodes = None
     if parent is not None:
-        of_baselines = _read(client, parent, BASELINES_FILE) or _read(client, parent, EARLIER_BASELINES_FILE)
+        baseline_episodes = _read(client, parent, BASELINES_FILE) or _read(client, parent, EARLIER_BASELINES_FILE)
     return RecordedRun(
         id=entity.info.run_id,
         name=entity.info.run_name,
@@ -235,7 +237,9 @@ def _recorded(client: TrackingClient, entity: Any, parent: Any, artifacts: RunAr
         tags=dict(entity.data.tags),
         metrics=dict(entity.data.metrics),
         artifacts=artifacts,
-        baselines={} if of_baselines is None else BaselinesArtifacts.model_validate_json(of_baselines).evaluations,
+        baselines={}
+        if baseline_episodes is None
+        else BaselinesArtifacts.model_validate_json(baseline_episodes).evaluations,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from flows.roster import plotted_measures
 from lab.science.claims import CLAIMS, COMPARING, known_claims, read_claims
-from lab.science.tuning import chosen_rates, tried_rates
+from lab.science.tuning import best_rates, tried_rates
 from lab.science.write_page import PAGES, draw_page, experiment_of, records
 from tasks.report.history import AT_LIMIT, LIMIT
 from turnwise.config.overlays import read_yaml
@@ -78,7 +78,7 @@ def test_the_learning_rates_compared_are_those_that_the_tuning_chose(name: str) 
             used = {
                 variant: compared.variant(variant).optimization.learning_rate for variant in compared.ablation.variants
             }
-            assert used == chosen_rates(tried_rates(found[tuning].report))
+            assert used == best_rates(tried_rates(found[tuning].report))
             assert not set(compared.ablation.seeds) & set(experiment_of(planned).ablation.seeds)
 
 
@@ -91,7 +91,7 @@ def test_the_best_rate_is_chosen_and_of_equal_ones_the_smaller() -> None:
     ]
     tried = tried_rates(ReportData("tuning", "", [], [], curves))
     assert tried["b"] == {0.05: pytest.approx(0.2), 0.1: 0.6, 0.2: 0.6}
-    assert chosen_rates(tried) == {"a": 0.2, "b": 0.1}
+    assert best_rates(tried) == {"a": 0.2, "b": 0.1}
 
 
 def test_a_variant_of_a_tuning_that_tells_no_rate_is_refused() -> None:

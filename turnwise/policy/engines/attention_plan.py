@@ -87,7 +87,7 @@ def plan_attention(
         queries_so_far = len(single)
     for together in _together(many, past, counts, queries_per_key):
         queries, length = int(counts[together].max()), int((past + counts)[together].max())
-        held, places, rows = _held(slots[together])
+        held, places, rows = _slots_of_rows(slots[together])
         token_of = np.zeros((rows, queries), dtype=np.int64)
         # A padded query repeats the sequence's last token.
         token_of[places] = begins[together, None] + np.minimum(np.arange(queries), counts[together, None] - 1)
@@ -123,7 +123,7 @@ def _together(rest: Integers, past: Integers, counts: Integers, queries_per_key:
         rest = np.sort(np.concatenate([found[fitting:], rest[~similar]]))
 
 
-def _held(slots: Integers) -> tuple[slice | Integers, Integers, int]:
+def _slots_of_rows(slots: Integers) -> tuple[slice | Integers, Integers, int]:
     """The slots of a call's rows, the row of each sequence, and the number of rows."""
     first, span = int(slots.min()), int(slots.max() - slots.min()) + 1
     if span <= SPARSEST_RANGE * len(slots):

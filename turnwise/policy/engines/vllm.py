@@ -28,9 +28,9 @@ from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.engines.vllm_model import architecture, arguments_of_device, engine_memory
 from turnwise.policy.engines.vllm_start import (
-    held_to_torchs_kernels,
     import_vllm,
     quiet,
+    restricted_to_torchs_kernels,
     starting_uncompiled,
     threads_unpatched,
     uncompiled,
@@ -137,7 +137,7 @@ class VllmEngine:
         """Run one engine step; see `Engine.step`."""
         if not self._episodes:
             raise RuntimeError("a step needs something in flight; found nothing: submit a context first")
-        with computing_threads(self._threads), uncompiled(), held_to_torchs_kernels():
+        with computing_threads(self._threads), uncompiled(), restricted_to_torchs_kernels():
             outputs = self._engine.step()
         replies = [self._reply(output) for output in outputs if output.finished]
         return sorted(replies, key=lambda reply: reply.episode)
@@ -175,7 +175,7 @@ class VllmEngine:
             quiet(),
             starting_uncompiled(),
             threads_unpatched(),
-            held_to_torchs_kernels(),
+            restricted_to_torchs_kernels(),
             unreadable_modules_out_of_sight(),
         ):
             self._engine = import_vllm()(**arguments).llm_engine
@@ -207,7 +207,7 @@ class VllmEngine:
             self._engine.collective_rpc(load_in_worker, args=(policy, base))
         else:
             tensors = named_tensors(policy, base) if model is None else merged_weights(model)
-            with held_to_torchs_kernels():
+            with restricted_to_torchs_kernels():
                 self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(tensors)})
         self._empty_cache()
 

@@ -39,7 +39,7 @@ UNCOMPILED = "TORCH_COMPILE_DISABLE"
 
 
 @contextmanager
-def held_to_torchs_kernels() -> Iterator[None]:
+def restricted_to_torchs_kernels() -> Iterator[None]:
     """Within the block, vLLM computes with AVX2 where torch is restricted to it (ATEN_CPU_CAPABILITY=avx2).
 
     vLLM chooses its kernels by `torch.cpu.get_capabilities`, which reports the processor's and ignores the variable: it

@@ -81,7 +81,7 @@ def importance_weights(
     clamped = np.clip(log_weights, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
     divergence = float((np.exp(clamped) - 1.0 - clamped).mean())
     rows = sequences.reply_rows(log_weights)
-    kept = np.ones(len(rows), dtype=bool) if sequence_mask is None else _kept(rows, sequence_mask)
+    kept = np.ones(len(rows), dtype=bool) if sequence_mask is None else _within_bounds(rows, sequence_mask)
     if correction.level == "sequence":
         log_weights = np.repeat([row.sum() for row in rows], rows.lengths)
     if correction.kind == "none":
@@ -111,7 +111,7 @@ def importance_weights(
     )
 
 
-def _kept(log_weights: Ragged, mask: SequenceMask) -> Flags:
+def _within_bounds(log_weights: Ragged, mask: SequenceMask) -> Flags:
     """Which sequences are within the bounds of a mask, [sequences]. `log_weights` has one row per sequence."""
     low, high = mask.bounds
     clamped = np.clip(log_weights.values, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)

@@ -153,7 +153,7 @@ def objective(
         total = total - settings.entropy_coefficient * entropy
     descended = (total * tokens.weights).sum()
     of_terms = UpdateTally(loss=policy_loss.sum().item(), objective=descended.item(), further=further)
-    return descended, of_terms + _of_policy(policy, log_probabilities, entropy, tokens)
+    return descended, of_terms + _policy_sums(policy, log_probabilities, entropy, tokens)
 
 
 def off_policy(log_probabilities: torch.Tensor, tokens: ReplyTokens, bound: float) -> torch.Tensor:
@@ -163,7 +163,7 @@ def off_policy(log_probabilities: torch.Tensor, tokens: ReplyTokens, bound: floa
     return (tokens.advantages < 0) & (away > bound)
 
 
-def _of_policy(
+def _policy_sums(
     policy: TokenLoss, log_probabilities: torch.Tensor, entropy: torch.Tensor, tokens: ReplyTokens
 ) -> UpdateTally:
     """The sums for the policy's metrics, which are reported whatever terms the objective has."""

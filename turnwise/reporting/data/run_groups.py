@@ -140,7 +140,9 @@ def _results(
     """By group, the results of its runs on the test task set, and its reference points."""
     variants, frames = {}, {}
     for group in groups:
-        variants[group.name] = Results({seed: _shown(run, world, column) for seed, run in sorted(group.runs.items())})
+        variants[group.name] = Results(
+            {seed: _test_metrics(run, world, column) for seed, run in sorted(group.runs.items())}
+        )
         frames[group.name] = _frame(next(iter(group.runs.values())), world, column)
     return variants, frames
 
@@ -175,7 +177,7 @@ def _world(group: Group) -> World:
     return make_world(section["name"], section["parameters"])
 
 
-def _shown(run: RecordedRun, world: World, column: Column) -> dict[str, float]:
+def _test_metrics(run: RecordedRun, world: World, column: Column) -> dict[str, float]:
     assert run.artifacts.test is not None, "grouped() refuses runs without a test"
     found = task_means(run.artifacts.test, world, column)
     if not found:

@@ -91,7 +91,7 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
         return drawing
 
     bands = {name: band(seeds) for name, seeds in variants.items()}
-    values = _values(bands, {name: _of_those_left(variants[name], bands[name]) for name in variants if name in ended})
+    values = _values(bands, {name: _remaining_runs(variants[name], bands[name]) for name in variants if name in ended})
     ends = [
         f"{name} {rows[-1][1]:.3g}{_where_ended(rows, ended.get(name, ()))}"
         if rows
@@ -146,7 +146,7 @@ def _values(
     return {at: ", ".join(told[at]) for at in sorted(told)[::every]}
 
 
-def _of_those_left(seeds: Sequence[Curve], rows: Sequence[tuple[int, float, float, float]]) -> dict[int, list[float]]:
+def _remaining_runs(seeds: Sequence[Curve], rows: Sequence[tuple[int, float, float, float]]) -> dict[int, list[float]]:
     """By iteration, the values of the runs that went on after the last iteration that all runs of a variant share."""
     shared, found = rows[-1][0] if rows else -1, dict[int, list[float]]()
     for curve in seeds:

@@ -22,7 +22,7 @@ from turnwise.reporting.formatting import (
     ended_line,
     heading,
     number,
-    of_processes,
+    process_note,
 )
 from turnwise.results.report_data import ReportColumn, ReportData, Row
 
@@ -118,5 +118,5 @@ def _time_account(report: ReportData, width: int) -> list[str]:
     parts = [("total", sum(seconds for _, seconds in account)), *account]
     # No-break spaces, at which textwrap does not break, keep "2 min 31 s" on one line.
     unbroken = [f"{stage} {duration(seconds)}".replace(" ", "\u00a0") for stage, seconds in parts]
-    text = f"Time{of_processes(report)}: " + ", ".join(unbroken)
+    text = f"Time{process_note(report)}: " + ", ".join(unbroken)
     return [line.replace("\u00a0", " ") for line in textwrap.wrap(text, width, subsequent_indent="      ")]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from turnwise.reporting.formatting import MINUS, UNDEFINED, bounds, number, probability, signed
 from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.outcomes import Outcomes
-from turnwise.statistics import Comparison, Interval, Judgement, Standing
+from turnwise.statistics import Comparison, Interval, Judgement, VariantResult
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.statistics.interval import SINGULAR
 from turnwise.statistics.verdict import Learning
@@ -74,7 +74,7 @@ def standings(
     return TextTable("standings", f"{judgement.measure}{where}", columns, rows, [*notes, *judgement.notes])
 
 
-def _row_name(standing: Standing, outcomes: Outcomes | None) -> str:
+def _row_name(standing: VariantResult, outcomes: Outcomes | None) -> str:
     mean = standing.mean
     seeds = f"{mean.count} {SINGULAR[mean.over] if mean.count == 1 else mean.over}"
     mark = "" if outcomes is None else outcomes.mark(standing.name)

@@ -19,7 +19,7 @@ from turnwise.project import home
 
 
 @contextmanager
-def only_one(key: str) -> Iterator[None]:
+def exclusive(key: str) -> Iterator[None]:
     """Keep every other process and thread of this home out of this block, for the same cache key.
 
     Not reentrant. On a shared file system the processes of all its machines are kept out, if it knows `flock`.

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from turnwise.project import home
-from turnwise.store.only_one import only_one
+from turnwise.store.exclusive import exclusive
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
 
@@ -22,7 +22,7 @@ def test_others_wait_and_nothing_is_left_behind() -> None:
     inside: list[str] = []
 
     def enter(_: int) -> None:
-        with only_one(KEY):
+        with exclusive(KEY):
             inside.append("in")
             time.sleep(0.01)
             inside.append("out")
@@ -34,11 +34,11 @@ def test_others_wait_and_nothing_is_left_behind() -> None:
 
 
 def test_the_lock_of_a_killed_process_is_free() -> None:
-    code = "import time; from turnwise.store.only_one import only_one\n"
-    code += f"with only_one({KEY!r}): print(1, flush=True); time.sleep(600)"
+    code = "import time; from turnwise.store.exclusive import exclusive\n"
+    code += f"with exclusive({KEY!r}): print(1, flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"1\n"
         holder.send_signal(signal.SIGKILL)
-        with only_one(KEY):
+        with exclusive(KEY):
             pass
     assert list((home() / "computing").iterdir()) == []
