@@ -19,7 +19,7 @@ from typing import Literal, ParamSpec
 from flows import roster
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.run_state import Iteration, Prepared, Run, play_parameters
-from tasks.credit.advantages import read_credit
+from tasks.credit.credit import read_credit
 from tasks.playing import playing_code, world_code
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.config.schema import BESIDE_RESULTS

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from tasks.credit.advantages import read_credit
+from tasks.credit.credit import read_credit
 from turnwise.config.schema import RewardSection
-from turnwise.credit import TrajectoryAdvantages
+from turnwise.data.arrays import TrajectoryAdvantages
 from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
@@ -197,12 +197,13 @@ def _evaluation(
 
 def _sample(run: RecordedRun, trajectory: Trajectory, credited: TrajectoryAdvantages | None) -> Sample:
     rewards = {name: RewardSection(**values) for name, values in run.artifacts.experiment["rewards"].items()}
+    lengths = [len(turn.reply_tokens) for turn in trajectory.turns]
     return Sample(
         label=run.name,
         trajectory=trajectory,
         advantages=None if credited is None else credited.turns,
         rewards={name: Reward("", section.level, section.weight) for name, section in rewards.items()},
-        token_advantages=None if credited is None else credited.by_turn(trajectory),
+        token_advantages=None if credited is None else credited.by_turn(lengths),
     )
 
 

@@ -15,23 +15,23 @@ from tasks.credit.scores import read_scores
 from tasks.credit.select import read_kept
 from tasks.orchestration.deferred import task
 from tasks.playing import format_code
+from tasks.restoring import opened
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.agent.formats import format_class, thought_tokens
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.config.schema import Credit, RewardSection, Section
 from turnwise.credit import (
     ESTIMATORS,
-    Advantages,
     CreditBatch,
     account,
     estimator_of,
     rollout_advantages,
 )
 from turnwise.credit.batch import weighted_rewards
-from turnwise.credit.credit_files import CREDIT, write_credit
 from turnwise.credit.selection import trainable
-from turnwise.data.arrays import Ragged
-from turnwise.data.trajectory import Trajectory, trajectory_arrays
+from turnwise.data import trajectory_files
+from turnwise.data.arrays import Advantages, Ragged, TrajectoryAdvantages, TrajectoryArrays
+from turnwise.data.trajectory_files import CREDIT, read_arrays, write_credit
 from turnwise.plugins import CREDIT_RULE, plugin_modules
 from turnwise.store import Draft, Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
@@ -76,7 +76,11 @@ def _plugin_reads(parameters: CreditParameters) -> dict[str, Any]:
 
 @task(name="credit", task_run_name="{label}: credit", retries=1)
 @depends_on(
-    kernel=("turnwise.credit.estimators", "turnwise.credit.selection"),
+    kernel=(
+        "turnwise.credit.estimators",
+        "turnwise.credit.selection",
+        "turnwise.data.trajectory",  # which endings are cut off
+    ),
     writes=CREDIT,
     code=_code,
     reads=_plugin_reads,
@@ -106,14 +110,14 @@ def credit(
     Trajectories that are left out of the update have no row: those of groups that were not kept
     and, for an estimator that compares within groups, those of a group with fewer than two survivors.
     """
-    trajectories = trajectories_of(rollout)
+    trajectories = read_arrays(opened(rollout))
     section = parameters.credit
     groups = None if selection is None else read_kept(selection)
     kept = trainable(trajectories, groups, grouped=any(estimator_of(name).grouped for name in _rules(parameters)))
     baselines = None if greedy is None else _greedy_rewards(parameters, greedy)
     if baselines is not None:
-        kept = [index for index in kept if trajectories[index].group in baselines]
-    chosen = [trajectories[index] for index in kept]
+        kept = [index for index in kept if trajectories.group[index] in baselines]
+    chosen = trajectories.select(kept)
     scores = None if values is None else read_scores(values)
     batch = CreditBatch.of(
         chosen,
@@ -121,10 +125,10 @@ def credit(
         values=None if scores is None else scores.per_token.select(kept),
         bootstrap=None if scores is None else scores.at_end[kept],
         token_rewards=None if reference is None else _penalties(parameters, chosen, kept, reference),
-        greedy_rewards=None if baselines is None else Ragged.of([baselines[each.group] for each in chosen]),
+        greedy_rewards=None if baselines is None else Ragged.of([baselines[group] for group in chosen.group.tolist()]),
         rescored={name: read_scores(made).per_token.select(kept) for name, made in (rescored or {}).items()},
     )
-    lengths = None if section.thought is None else _thought_lengths(parameters, chosen, tokenizer)
+    lengths = None if section.thought is None else _thought_lengths(parameters, rollout, kept, tokenizer)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         advantages = rollout_advantages(kept, batch, section, lengths)
@@ -138,34 +142,60 @@ def credit(
 
 def _greedy_rewards(parameters: CreditParameters, greedy: Reference) -> dict[int, tuple[float, float]]:
     """The weighted turn-level and outcome rewards of each task's greedy episode, by the task's group."""
-    weighted = {each.group: weighted_rewards(each, parameters.rewards) for each in trajectories_of(greedy)}
-    return {group: (math.fsum(of_turns), outcome) for group, (of_turns, outcome) in weighted.items()}
+    episodes = read_arrays(opened(greedy))
+    of_turns, outcome = weighted_rewards(episodes, parameters.rewards)
+    earned = zip(map(math.fsum, of_turns.tolist()), outcome.tolist(), strict=True)
+    return dict(zip(episodes.group.tolist(), earned, strict=True))
 
 
 def _penalties(
-    parameters: CreditParameters, chosen: Sequence[Trajectory], kept: Sequence[int], reference: Reference
+    parameters: CreditParameters, chosen: TrajectoryArrays, kept: Sequence[int], reference: Reference
 ) -> Ragged:
     """The reward of each reply token for staying close to the reference policy."""
     from turnwise.policy.divergence import reference_rewards
 
     assert parameters.reference is not None, "a reference was scored that no penalty reads"
-    arrays = trajectory_arrays(chosen)
-    sequences, _ = arrays.segments(every_reply=True)
+    sequences, _ = chosen.segments(every_reply=True)
     scores = read_scores(reference).per_token.select(kept)
-    return arrays.reply_rows(reference_rewards(sequences, scores, parameters.reference))
+    return chosen.reply_rows(reference_rewards(sequences, scores, parameters.reference))
 
 
-def _thought_lengths(parameters: CreditParameters, chosen: Sequence[Trajectory], tokenizer: Reference | None) -> Ragged:
-    """The number of thought tokens in each reply, by trajectory and turn."""
+def _thought_lengths(
+    parameters: CreditParameters, rollout: Reference, kept: Sequence[int], tokenizer: Reference | None
+) -> Ragged:
+    """The number of thought tokens in each reply, by trajectory and turn, of the trajectories that are kept.
+
+    Where a thought ends only a reply's text says, which the arrays are without.
+    """
     from turnwise.policy.tokenizer import load_frame
 
     assert parameters.format is not None and tokenizer is not None, "parts are found with the format and the tokenizer"
     form = format_class(parameters.format)()
     frame = load_frame(default_store().folder(tokenizer))
+    episodes = trajectories_of(rollout)
+    chosen = (episodes[index] for index in kept)
     return Ragged.of(([thought_tokens(turn, form, frame) for turn in each.turns] for each in chosen), np.int64)
 
 
 def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, sampled: int) -> None:
     """Write the credit table and its metrics into a draft, for a rollout of `sampled` trajectories."""
-    write_credit(draft.folder, batch, advantages)
+    assert batch.reply_lengths is not None, "credit is stored reply by reply"
+    write_credit(
+        draft.folder,
+        advantages,
+        group=batch.group,
+        turn_rewards=batch.turn_rewards,
+        outcome=batch.outcome,
+        reply_lengths=batch.reply_lengths,
+    )
     draft.metrics.update(account(batch, advantages.turns, sampled))
+
+
+def read_advantages(reference: Reference) -> Advantages:
+    """The advantages of a rollout's trajectories, as arrays."""
+    return trajectory_files.read_advantages(default_store().folder(reference))
+
+
+def read_credit(reference: Reference) -> dict[int, TrajectoryAdvantages]:
+    """The advantages of each trajectory that has any, by its index in the rollout: for whoever shows them."""
+    return read_advantages(reference).by_trajectory()

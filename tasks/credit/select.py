@@ -7,13 +7,14 @@ from typing import Any
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.rollout.in_memory import trajectories_of
+from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
 from turnwise.config.schema import SelectionSection as SelectionSection
-from turnwise.credit.batch import weighted_return
+from turnwise.credit.batch import weighted_returns
 from turnwise.credit.selection import RULES, group_deviations
 from turnwise.credit.selection import select as choose
+from turnwise.data.trajectory_files import read_arrays
 from turnwise.plugins import SELECTION_RULE, plugin_modules
 from turnwise.store import Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
@@ -51,11 +52,10 @@ def _plugin_reads(parameters: SelectParameters) -> dict[str, Any]:
 )
 def select(parameters: SelectParameters, *, rollout: Reference, label: str = "select") -> Reference:
     """Choose the groups to keep; saves these, the deviation of every group, and as metrics what was dropped."""
-    trajectories = trajectories_of(rollout)
-    totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
+    trajectories = read_arrays(opened(rollout))
     selection = choose(
         parameters.selection.rule,
-        group_deviations([trajectory.group for trajectory in trajectories], totals),
+        group_deviations(trajectories.group.tolist(), weighted_returns(trajectories, parameters.rewards)),
         seed=seeding.derive(parameters.seed, "selection", parameters.iteration),
         wanted=parameters.wanted,
         **parameters.selection.options,

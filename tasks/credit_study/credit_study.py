@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from tasks.caching import depends_on
 from tasks.credit_study.score_vectors import read_score_vectors
 from tasks.orchestration.deferred import task
 from turnwise.config.schema import RewardSection, Section
 from turnwise.credit import CreditBatch
-from turnwise.credit.batch import weighted_return
+from turnwise.credit.batch import weighted_returns
 from turnwise.credit_study.study import Study, examine
 from turnwise.credit_study.truth import Truth, replayed_truth
-from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.arrays import TrajectoryArrays
+from turnwise.data.trajectory_files import read_arrays
 from turnwise.errors import WorldLost
 from turnwise.store import Reference, default_store
 
@@ -59,22 +61,22 @@ def credit_study(
     Raises:
         WorldLost: no group is left.
     """
-    trajectories = read_trajectories(default_store().folder(episodes))
-    returns = _returns_of_states(read_trajectories(default_store().folder(replays)), parameters.rewards)
+    trajectories = read_arrays(default_store().folder(episodes))
+    returns = _returns_of_states(read_arrays(default_store().folder(replays)), parameters.rewards)
     vectors = read_score_vectors(score_vectors)
-    rows = _rows(trajectories)
-    measured = {
-        index: [returns.get(row, []) for row in rows[index]] for index, each in enumerate(trajectories) if each.turns
-    }
+    group = trajectories.group.tolist()
+    # The numbers of each trajectory's turns among all turns: of its states, and of its score vectors.
+    rows = trajectories.turn_rows(np.arange(len(trajectories.trained))).tolist()
+    measured = {index: [returns.get(row, []) for row in of_turns] for index, of_turns in enumerate(rows) if of_turns}
     dropped = {
-        trajectories[index].group
+        group[index]
         for index, of_states in measured.items()
         if any(len(of_state) < FEWEST_REPLAYS for of_state in of_states)
     }
-    kept = [index for index in measured if trajectories[index].group not in dropped]
+    kept = [index for index in measured if group[index] not in dropped]
     if not kept:
         raise WorldLost("the study must be able to replay at least one group's states; the world lost all of them")
-    chosen = [trajectories[index] for index in kept]
+    chosen = trajectories.select(kept)
     study = examine(
         CreditBatch.of(chosen, parameters.rewards),
         truth_of(chosen, [measured[index] for index in kept], parameters.rewards),
@@ -94,26 +96,17 @@ def read_study(reference: Reference) -> Study:
 
 
 def truth_of(
-    trajectories: Sequence[Trajectory],
+    trajectories: TrajectoryArrays,
     continued: Sequence[Sequence[Sequence[float]]],
     rewards: Rewards,
 ) -> Truth:
     """The true advantages. `continued` holds the returns of continuations, by trajectory and state."""
-    return replayed_truth([weighted_return(trajectory, rewards) for trajectory in trajectories], continued)
+    return replayed_truth(weighted_returns(trajectories, rewards), continued)
 
 
-def _returns_of_states(continuations: Sequence[Trajectory], rewards: Rewards) -> dict[int, list[float]]:
+def _returns_of_states(continuations: TrajectoryArrays, rewards: Rewards) -> dict[int, list[float]]:
     """The returns of the continuations of each state, by the number of the state."""
     found: dict[int, list[float]] = {}
-    for continuation in continuations:
-        found.setdefault(continuation.group, []).append(weighted_return(continuation, rewards))
+    for state, earned in zip(continuations.group.tolist(), weighted_returns(continuations, rewards), strict=True):
+        found.setdefault(state, []).append(earned)
     return found
-
-
-def _rows(trajectories: Sequence[Trajectory]) -> list[range]:
-    """Row numbers of each trajectory's turns among all turns: of its states, and of its score vectors."""
-    rows, end = [], 0
-    for trajectory in trajectories:
-        rows.append(range(end, end + len(trajectory.turns)))
-        end = rows[-1].stop
-    return rows

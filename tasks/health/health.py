@@ -26,10 +26,10 @@ from tasks.rollout.in_memory import trajectories_of
 from turnwise.agent.branching import turn_of
 from turnwise.config.monitoring import AlarmRule
 from turnwise.config.schema import CurriculumSection, RewardSection, Section
-from turnwise.credit.batch import weighted_return
+from turnwise.credit.batch import weighted_returns
 from turnwise.curriculum.plateau import IterationCounts
 from turnwise.curriculum.rules import make_curriculum
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.health.added_monitors import measure_added
 from turnwise.health.alarms import AlarmState, Change, judge
 from turnwise.health.guards import in_a_row
@@ -162,7 +162,7 @@ def _measured(
     probe: Reference | None,
 ) -> Values:
     """The monitors of one iteration by itself; those that compare it with earlier ones are not among them."""
-    totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
+    totals = weighted_returns(trajectory_arrays(trajectories), parameters.rewards)
     values = measure(trajectories, totals, end_tokens=frame_of(tokenizer).end_tokens, n_gram=parameters.n_gram)
     values |= measure_added(parameters.added, trajectories, totals)
     credited = default_store().metrics(credit)

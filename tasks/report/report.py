@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from tasks.caching import depends_on
-from tasks.credit.advantages import read_credit
+from tasks.credit.credit import read_credit
 from tasks.orchestration.deferred import task
 from tasks.playing import world_code
 from tasks.report import history
@@ -286,7 +286,7 @@ def _samples(
                 label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"
                 trajectory = trajectories[chosen]
                 spelt = [spelling(turn.reply_tokens) for turn in trajectory.turns]
-                tokens = credited[chosen].by_turn(trajectory)
+                tokens = credited[chosen].by_turn([len(turn.reply_tokens) for turn in trajectory.turns])
                 samples.append(report_data.Sample(label, trajectory, advantages[chosen], rewards, tokens, spelt))
     return samples
 

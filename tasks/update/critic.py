@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from tasks.caching import depends_on
-from tasks.credit.advantages import read_advantages
+from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import (
     CRITIC,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from tasks.caching import depends_on
-from tasks.credit.advantages import read_advantages
+from tasks.credit.credit import read_advantages
 from tasks.models_in_memory import POLICY, TRAINING, keep_learner, take_learner
 from tasks.orchestration.deferred import task
 from tasks.playing import playing_code, playing_reads

@@ -8,12 +8,14 @@ from tasks.caching import depends_on
 from tasks.credit.credit import save_credit
 from tasks.orchestration.deferred import task
 from tasks.playing import world_code
+from tasks.restoring import opened
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.config.schema import RewardSection, Section, WorldSection
-from turnwise.credit import Advantages, CreditBatch
-from turnwise.credit.credit_files import CREDIT
+from turnwise.credit import CreditBatch
 from turnwise.credit.rejection_sampling import successes
 from turnwise.credit.selection import trainable
+from turnwise.data.arrays import Advantages
+from turnwise.data.trajectory_files import CREDIT, read_arrays
 from turnwise.store import Reference, default_store
 from turnwise.world import make_world
 
@@ -40,11 +42,11 @@ def keep(parameters: KeepParameters, *, rollout: Reference, label: str = "keep")
 
     The metric `kept` counts the selected trajectories.
     """
-    trajectories = trajectories_of(rollout)
+    trajectories, arrays = trajectories_of(rollout), read_arrays(opened(rollout))
     world = make_world(parameters.world.name, parameters.world.parameters)
     chosen = frozenset(successes(trajectories, world.primary_metric, parameters.threshold))
-    with_replies = trainable(trajectories, None, grouped=False)
-    batch = CreditBatch.of([trajectories[index] for index in with_replies], parameters.rewards)
+    with_replies = trainable(arrays, None, grouped=False)
+    batch = CreditBatch.of(arrays.select(with_replies), parameters.rewards)
     selected = np.array([index in chosen for index in with_replies], dtype=np.float64)
     advantages = Advantages(np.array(with_replies, dtype=np.int64), batch.on_every_turn(selected))
     with default_store().write("credit") as draft:

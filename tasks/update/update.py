@@ -6,7 +6,7 @@ import logging
 import time
 
 from tasks.caching import depends_on
-from tasks.credit.advantages import read_advantages
+from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import (
     POLICY,

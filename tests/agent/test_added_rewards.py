@@ -16,7 +16,7 @@ from turnwise.checking.added_rewards import CheckedReward
 from turnwise.config.agent_rewards import AddedReward, added_rewards
 from turnwise.config.schema import RewardSection
 from turnwise.credit.batch import weighted_rewards
-from turnwise.data.trajectory import Ending, Trajectory
+from turnwise.data.trajectory import Ending, Trajectory, trajectory_arrays
 from turnwise.errors import ConfigurationError, ContractError, RewardMissing
 from turnwise.world import make_world
 
@@ -72,7 +72,8 @@ def test_one_number_comes_with_the_last_turn_and_counts_by_its_weight() -> None:
     for before, after in zip(EPISODES, given("length", scale=0.5).trajectories, strict=True):
         *first, last = [turn.rewards.get("own") for turn in after.turns]
         assert (set(first) <= {None}, last) == (True, 0.5 * len(before.turns))
-        assert weighted_rewards(after, {"own": section("length")}) == ([0.0] * len(after.turns), len(before.turns))
+        of_turns, outcome = weighted_rewards(trajectory_arrays([after]), {"own": section("length")})
+        assert (of_turns.tolist(), outcome.tolist()) == ([[0.0] * len(after.turns)], [len(before.turns)])
         assert all("own" not in turn.rewards for turn in before.turns), "the episode that was given is left as it is"
 
 

@@ -32,7 +32,7 @@ from turnwise.agent.replay import Continuation, Point
 from turnwise.config.schema import RewardSection
 from turnwise.credit.batch import weighted_rewards
 from turnwise.data.metrics import episode_means, episode_value
-from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, TurnKind
+from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, TurnKind, trajectory_arrays
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Limits
 
@@ -131,9 +131,11 @@ def test_outcomes_and_measures_are_of_the_last_attempt_and_what_is_spent_is_of_a
         "format": RewardSection(level="outcome", weight=0.6),
     }
     # Five of six replies could be read.
-    assert weighted_rewards(trajectory, rewards) == ([1.0, 0.0, 0.0, -0.1, 0.0, 1.0], pytest.approx(0.5))
+    of_turns, outcome = weighted_rewards(trajectory_arrays([trajectory]), rewards)
+    assert (of_turns.tolist(), outcome) == ([[1.0, 0.0, 0.0, -0.1, 0.0, 1.0]], pytest.approx([0.5]))
     as_outcome = {"climbed": RewardSection(level="outcome", weight=1.0)}
-    assert weighted_rewards(trajectory, as_outcome) == ([0.0] * 6, 1.0)
+    of_turns, outcome = weighted_rewards(trajectory_arrays([trajectory]), as_outcome)
+    assert (of_turns.tolist(), outcome.tolist()) == ([[0.0] * 6], [1.0])
     values = {name: episode_value(trajectory, name) for name in ("climbed", "turns", "turns/reflect", "attempts")}
     assert values == {"climbed": 1.0, "turns": 4.0, "turns/reflect": 2.0, "attempts": 2.0}
 

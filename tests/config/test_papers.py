@@ -18,7 +18,7 @@ from turnwise.agent.loop import make_episodes
 from turnwise.config.agent_rewards import requested_rewards
 from turnwise.credit.batch import weighted_rewards
 from turnwise.curriculum.rules import Fixed, Staged
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.experiment import Experiment, load
 from turnwise.world import Limits, ScriptedAction, Task
 
@@ -132,8 +132,8 @@ def test_mt_ppos_rewards_are_those_of_the_paper(found: list[str], turn: list[flo
         episode.settle()
     trajectory = episode.result()
     assert isinstance(trajectory, Trajectory)
-    of_turns, of_outcome = weighted_rewards(trajectory, rewards)
-    assert of_turns == pytest.approx(turn)
+    of_turns, of_outcome = weighted_rewards(trajectory_arrays([trajectory]), rewards)
+    assert of_turns[0] == pytest.approx(turn)
     assert of_outcome == pytest.approx(outcome)
 
 

@@ -8,10 +8,8 @@ from credit_samples import batches
 from hypothesis import given
 
 from turnwise.config.schema import Credit, ThoughtCredit
-from turnwise.credit import CreditBatch, TrajectoryAdvantages, account, rollout_advantages, turn_means
-from turnwise.data.arrays import Ragged
-from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.world import Task
+from turnwise.credit import CreditBatch, account, rollout_advantages, turn_means
+from turnwise.data.arrays import Ragged, TrajectoryAdvantages
 
 # Two trajectories of a group, of two turns and of one; replies of two, one and three tokens.
 BATCH = CreditBatch(
@@ -58,13 +56,9 @@ def test_thoughts_have_the_advantage_of_their_own_rule_times_its_weight() -> Non
 
 
 def test_tokens_are_shown_turn_by_turn() -> None:
-    def turn(tokens: int) -> Turn:
-        return Turn("", (), "", (1,) * tokens, (0.0,) * tokens, "", (), None, True, {})
-
-    trajectory = Trajectory(Task("hill", "hill/1", "train", 1), 0, 0, (turn(2), turn(1)), Ending.FAILURE, "")
     shown = TrajectoryAdvantages([1.0, 3.0], [0.5, 1.5, 3.0], None)
-    assert shown.by_turn(trajectory) == [[0.5, 1.5], [3.0]]
-    assert TrajectoryAdvantages([1.0, 3.0], None, None).by_turn(trajectory) is None
+    assert shown.by_turn([2, 1]) == [[0.5, 1.5], [3.0]]
+    assert TrajectoryAdvantages([1.0, 3.0], None, None).by_turn([2, 1]) is None
 
 
 def test_the_account_of_a_batch_worked_by_hand() -> None:

@@ -64,7 +64,7 @@ def test_a_batch_without_names_is_refused() -> None:
 
 
 def test_a_batch_of_trajectories_has_its_named_rewards_by_level() -> None:
-    from turnwise.data.trajectory import Ending, Trajectory, Turn
+    from turnwise.data.trajectory import Ending, Trajectory, Turn, trajectory_arrays
     from turnwise.world import Task
 
     def turn(attempt: int, **rewards: float) -> Turn:
@@ -77,7 +77,7 @@ def test_a_batch_of_trajectories_has_its_named_rewards_by_level() -> None:
     }
     turns = (turn(0, call=1.0, success=1.0), turn(1, call=2.0, success=3.0))
     tried_twice = Trajectory(Task("hill", "a", "test", 0), 0, 0, turns, Ending.FAILURE, "", (Ending.FAILURE,))
-    batch = CreditBatch.of([tried_twice], sections)
+    batch = CreditBatch.of(trajectory_arrays([tried_twice]), sections)
     assert batch.named_rewards is not None and batch.reward_weights is not None
     assert batch.named_rewards.tolist() == [[3.0, 3.0, 0.0]]  # of both attempts, of the last one, of none
     assert batch.reward_weights.tolist() == [[0.5, 2.0, 1.0]]

@@ -17,7 +17,7 @@ from turnwise.credit.selection import (
     select,
     trainable,
 )
-from turnwise.data.trajectory import Ending, Trajectory, Turn
+from turnwise.data.trajectory import Ending, Trajectory, Turn, trajectory_arrays
 from turnwise.errors import ConfigurationError
 from turnwise.world import Task
 
@@ -57,7 +57,7 @@ def of_group(group: int, *trained: bool) -> Trajectory:
 
 
 def test_one_reply_that_is_trained_makes_a_trajectory_trainable_where_it_can_be_compared() -> None:
-    trajectories = [
+    episodes = [
         of_group(0, True, False),
         of_group(0, False, True),
         of_group(1, False, False),
@@ -67,6 +67,7 @@ def test_one_reply_that_is_trained_makes_a_trajectory_trainable_where_it_can_be_
         of_group(3, True),
         of_group(3, True),
     ]
+    trajectories = trajectory_arrays(episodes)
     assert trainable(trajectories, None, grouped=False) == [0, 1, 3, 4, 6, 7]
     assert trainable(trajectories, None, grouped=True) == [0, 1, 6, 7], "nothing to compare 3 and 4 with"
     assert trainable(trajectories, [0, 1], grouped=True) == [0, 1]

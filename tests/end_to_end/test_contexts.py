@@ -10,7 +10,7 @@ import pytest
 
 from flows.prepare import prepare_materials, prepare_policy
 from flows.train import train
-from tasks.credit.advantages import read_credit
+from tasks.credit.credit import read_credit
 from turnwise.data.trajectory import TurnKind
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load

@@ -12,7 +12,7 @@ from comparison import compared
 from flows.prepare import prepare_materials, prepare_policy
 from flows.run_state import Prepared, Run
 from flows.train import train
-from tasks.credit.advantages import read_credit
+from tasks.credit.credit import read_credit
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import Experiment, load

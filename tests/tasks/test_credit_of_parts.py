@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.credit.advantages import read_credit
-from tasks.credit.credit import CreditParameters, credit
+from tasks.credit.credit import CreditParameters, credit, read_credit
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.config.schema import Credit, RewardSection, ThoughtCredit
 from turnwise.data.trajectory import Ending, Trajectory, Turn

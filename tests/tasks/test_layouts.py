@@ -12,14 +12,12 @@ import pyarrow.parquet as parquet
 import pytest
 from stage_samples import trajectory, turn
 
-from turnwise.credit import Advantages, CreditBatch
-from turnwise.credit.credit_files import CREDIT, write_credit
-from turnwise.data.arrays import Ragged
+from turnwise.data.arrays import Advantages, Ragged
 from turnwise.data.conversations import CONVERSATIONS, Conversation, ConversationExchange, write_conversations
 from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.task_sets import TASK_SETS, write_task_set
 from turnwise.data.trajectory import LostEpisode
-from turnwise.data.trajectory_files import TRAJECTORIES, write_trajectories
+from turnwise.data.trajectory_files import CREDIT, TRAJECTORIES, write_credit, write_trajectories
 from turnwise.store.digests import digest_of
 from turnwise.world import Task
 
@@ -31,9 +29,15 @@ def _trajectories(folder: Path) -> None:
 
 
 def _credit(folder: Path) -> None:
-    batch = CreditBatch((0,), Ragged.of([[1.0]]), (0.0,), reply_lengths=Ragged.of([[2]], np.int64))
-    tokens = Ragged.of([[1.0, 2.0]])
-    write_credit(folder, batch, Advantages(np.array([0]), Ragged.of([[1.0]]), tokens, tokens))
+    one, tokens = Ragged.of([[1.0]]), Ragged.of([[1.0, 2.0]])
+    write_credit(
+        folder,
+        Advantages(np.array([0]), one, tokens, tokens),
+        group=(0,),
+        turn_rewards=one,
+        outcome=(0.0,),
+        reply_lengths=Ragged.of([[2]], np.int64),
+    )
 
 
 def _scores(folder: Path) -> None:

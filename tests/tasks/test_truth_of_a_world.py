@@ -28,9 +28,9 @@ from turnwise.agent.playing import worlds_seed
 from turnwise.agent.replay import Continuation
 from turnwise.config.schema import RewardSection
 from turnwise.credit import CreditBatch, estimate
-from turnwise.credit.batch import weighted_rewards
+from turnwise.credit.batch import weighted_returns, weighted_rewards
 from turnwise.credit_study.truth import Truth, agreement
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.policy.engines.contract import Reply
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
 from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
@@ -151,11 +151,13 @@ def truth(rules: EpisodeConfig, trajectories: list[Trajectory]) -> Truth:
     replayed = roll_out(episodes, TabularPolicy(rules.frame, 2), rules.frame.decode, most_at_once=256)
     assert not replayed.lost
     returns: list[list[float]] = [[] for _ in found]
-    for continuation in replayed.trajectories:
-        of_turns, outcome = weighted_rewards(continuation, REWARDS)
-        returns[continuation.group].append(sum(of_turns) + outcome)
+    continuations = trajectory_arrays(replayed.trajectories)
+    for state, earned in zip(continuations.group, weighted_returns(continuations, REWARDS), strict=True):
+        returns[state].append(earned)
     following = iter(returns)
-    return truth_of(trajectories, [[next(following) for _ in each.turns] for each in trajectories], REWARDS)
+    return truth_of(
+        trajectory_arrays(trajectories), [[next(following) for _ in each.turns] for each in trajectories], REWARDS
+    )
 
 
 def measured(trajectories: list[Trajectory], rows: Sequence[Sequence[float]]) -> dict[str, np.ndarray]:
@@ -185,12 +187,8 @@ def test_the_truth_says_how_exact_it_is(trajectories: list[Trajectory], truth: T
 
 def test_an_unbiased_rule_passes_on_the_whole_truth_and_a_group_mean_three_quarters_of_it(rules: EpisodeConfig) -> None:
     many = played(rules, 500)
-    weighted = [weighted_rewards(trajectory, REWARDS) for trajectory in many]
-    batch = CreditBatch(
-        group=[trajectory.group for trajectory in many],
-        turn_rewards=[of_turns for of_turns, _ in weighted],
-        outcome=[outcome for _, outcome in weighted],
-    )
+    of_turns, outcome = weighted_rewards(trajectory_arrays(many), REWARDS)
+    batch = CreditBatch(group=[each.group for each in many], turn_rewards=of_turns, outcome=outcome.tolist())
     known = [[KNOWN[turn.actions[0]] for turn in trajectory.turns] for trajectory in many]
     exactly = Truth(known, [[0.0] * len(row) for row in known])
 

@@ -33,7 +33,6 @@ LEFT_BY_TRAINING = dict.fromkeys(
 )
 MAY_ALSO_RUN: Mapping[str, Mapping[str, str]] = {
     "*": {
-        "turnwise.credit.credit_files": READS_FILES,
         "turnwise.data.scores": READS_FILES,
         "turnwise.data.trajectory_files": READS_FILES,
         "turnwise.data.task_sets": READS_FILES,

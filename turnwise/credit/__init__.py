@@ -8,7 +8,7 @@ its equation, its paper, what differs, and when it is biased; `docs/credit-bias.
 `rollout_advantages` applies what is configured for a rollout: one estimator, or one each for thoughts and actions.
 """
 
-from turnwise.credit.batch import Advantages, CreditBatch, TrajectoryAdvantages, account, turn_means
+from turnwise.credit.batch import CreditBatch, account, turn_means
 from turnwise.credit.estimators import (
     ESTIMATORS,
     Estimator,
@@ -22,11 +22,9 @@ from turnwise.credit.estimators import (
 
 __all__ = [
     "ESTIMATORS",
-    "Advantages",
     "CreditBatch",
     "Estimator",
     "Restriction",
-    "TrajectoryAdvantages",
     "account",
     "estimate",
     "estimator_of",

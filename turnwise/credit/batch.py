@@ -9,16 +9,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.config.schema import RewardSection
-from turnwise.data.arrays import Integers, Numbers, Ragged, offsets_of
+from turnwise.data.arrays import Integers, Numbers, Ragged, TrajectoryArrays, offsets_of
 from turnwise.data.tolerance import alike
-from turnwise.data.trajectory import Trajectory, TurnKind
 from turnwise.errors import CreditError
+
+if TYPE_CHECKING:  # a section's values are parameters of a stage, and are in its cache key by themselves
+    from turnwise.config.schema import RewardSection
 
 PER_TURN = ("reply_lengths", "anchors", "trained")
 PER_TOKEN = ("values", "token_rewards", "score_norms")
@@ -103,7 +104,7 @@ class CreditBatch:
     @classmethod
     def of(
         cls,
-        trajectories: Sequence[Trajectory],
+        trajectories: TrajectoryArrays,
         rewards: Mapping[str, RewardSection],
         *,
         values: Ragged | None = None,
@@ -116,25 +117,22 @@ class CreditBatch:
 
         `rescored` has inputs of `RESCORED` by name, one row per trajectory.
         """
-        weighted = [weighted_rewards(trajectory, rewards) for trajectory in trajectories]
-        turns = [len(trajectory.turns) for trajectory in trajectories]
-
-        def of_turns(entries: list[Any], dtype: type) -> Ragged:
-            return Ragged.with_lengths(np.array(entries, dtype=dtype), turns)
-
+        turn_rewards, outcome = weighted_rewards(trajectories, rewards)
+        totals = np.array([*reward_totals(trajectories, rewards).values()])
+        weights = [section.weight for section in rewards.values()]
         return cls(
-            group=[trajectory.group for trajectory in trajectories],
-            turn_rewards=Ragged.of(of_trajectory for of_trajectory, _ in weighted),
-            outcome=[outcome for _, outcome in weighted],
-            reply_lengths=of_turns([len(turn.reply_tokens) for each in trajectories for turn in each.turns], np.int64),
+            group=trajectories.group.tolist(),
+            turn_rewards=turn_rewards,
+            outcome=outcome.tolist(),
+            reply_lengths=trajectories.turn_rows(trajectories.reply_tokens.lengths),
             values=values,
             anchors=anchors(trajectories),
             token_rewards=token_rewards,
-            truncated=[trajectory.ending.truncated for trajectory in trajectories],
+            truncated=trajectories.truncated.tolist(),
             bootstrap=None if bootstrap is None else bootstrap.tolist(),
-            named_rewards=Ragged.of(list(reward_totals(each, rewards).values()) for each in trajectories),
-            reward_weights=Ragged.of([section.weight for section in rewards.values()] for _ in trajectories),
-            trained=of_turns([turn.trained for each in trajectories for turn in each.turns], bool),
+            named_rewards=Ragged.of(totals.reshape(len(rewards), len(trajectories)).T),
+            reward_weights=Ragged.of([weights] * len(trajectories)),
+            trained=trajectories.turn_rows(trajectories.trained),
             greedy_rewards=greedy_rewards,
             **(rescored or {}),
         )
@@ -308,46 +306,46 @@ class CreditBatch:
             object.__setattr__(self, name, values)
 
 
-def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None:
+def anchors(trajectories: TrajectoryArrays) -> list[list[str | None]] | None:
     """The anchor state before each turn, by trajectory and turn; None where any acting turn lacks one."""
-    acting = (turn for trajectory in trajectories for turn in trajectory.turns if turn.kind is TurnKind.ACT)
-    if any(turn.state is None for turn in acting):
+    if any(state is None for state in trajectories.states[trajectories.acts]):
         return None
-    return [[turn.state for turn in trajectory.turns] for trajectory in trajectories]
+    return trajectories.turn_rows(trajectories.states).tolist()
 
 
-def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[list[float], float]:
-    """The weighted turn-level reward of each turn, and the weighted outcome reward of the episode.
+def weighted_rewards(trajectories: TrajectoryArrays, rewards: Mapping[str, RewardSection]) -> tuple[Ragged, Numbers]:
+    """The weighted turn-level reward of each turn, one row per trajectory, and the weighted outcomes, [trajectories].
 
     The configuration decides which named rewards are of which level, and their weights. With several attempts,
     turn-level rewards stay with their turns in every attempt; the outcome is that of the last attempt.
     """
-    per_turn = [
-        sum(
-            section.weight * turn.rewards.get(name, 0.0) for name, section in rewards.items() if section.level == "turn"
-        )
-        for turn in trajectory.turns
-    ]
-    totals = reward_totals(trajectory, rewards)
-    outcome = sum(section.weight * totals[name] for name, section in rewards.items() if section.level == "outcome")
-    return per_turn, outcome
+    of_turns, outcome = np.zeros(len(trajectories.trained)), np.zeros(len(trajectories))
+    totals = reward_totals(trajectories, rewards)
+    for name, section in rewards.items():
+        if section.level == "outcome":
+            outcome += section.weight * totals[name]
+        elif name in trajectories.rewards:
+            of_turns += section.weight * trajectories.rewards[name]
+    return trajectories.turn_rows(of_turns), outcome
 
 
-def reward_totals(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> dict[str, float]:
-    """Each named reward of the trajectory, not weighted: of the turn level over all attempts, of the outcome the last.
+def reward_totals(trajectories: TrajectoryArrays, rewards: Mapping[str, RewardSection]) -> dict[str, Numbers]:
+    """By name, the reward of each trajectory, not weighted, [trajectories].
 
-    A reward that no turn has is 0.
+    Of the turn level over all attempts, of the outcome over the last; 0 for a reward that no turn has.
     """
-    counted = {"turn": trajectory.turns, "outcome": trajectory.last_attempt}
+    none = np.zeros(len(trajectories.trained))
+    counted = {"turn": np.ones_like(trajectories.last_attempt), "outcome": trajectories.last_attempt}
     return {
-        name: sum(turn.rewards.get(name, 0.0) for turn in counted[section.level]) for name, section in rewards.items()
+        name: trajectories.sums(np.where(counted[section.level], trajectories.rewards.get(name, none), 0.0))
+        for name, section in rewards.items()
     }
 
 
-def weighted_return(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> float:
-    """The sum of all weighted rewards of a trajectory, turn-level and outcome."""
-    per_turn, outcome = weighted_rewards(trajectory, rewards)
-    return math.fsum(per_turn) + outcome
+def weighted_returns(trajectories: TrajectoryArrays, rewards: Mapping[str, RewardSection]) -> list[float]:
+    """The sum of all weighted rewards of each trajectory, turn-level and outcome."""
+    of_turns, outcome = weighted_rewards(trajectories, rewards)
+    return [math.fsum(row) + of_last for row, of_last in zip(of_turns.tolist(), outcome.tolist(), strict=True)]
 
 
 def _lengths(rows: Ragged | Sequence[Sequence[Any]]) -> Integers:
@@ -370,51 +368,6 @@ def _is_number(entry: Any) -> bool:
 
 def _is_count(entry: Any) -> bool:
     return _is_number(entry) and entry >= 1 and entry == int(entry)
-
-
-@dataclass(frozen=True)
-class Advantages:
-    """Advantages as arrays, with one row per trajectory that is trained on."""
-
-    trajectories: Integers
-    """The index of each of these trajectories in the rollout, [trajectories]."""
-    turns: Ragged
-    """One advantage per turn; where tokens have advantages, the mean over the turn's reply tokens."""
-    tokens: Ragged | None = None
-    """One advantage per reply token, for a token-level estimator or if thoughts have credit of their own; else None."""
-    value_targets: Ragged | None = None
-    """The critic's regression target per reply token; None for an estimator without a critic."""
-
-    @property
-    def has_signal(self) -> bool:
-        """Whether any token that is trained has an advantage other than 0. Those of a turn's tokens may cancel."""
-        return bool((self.turns if self.tokens is None else self.tokens).values.any())
-
-    def by_trajectory(self) -> dict[int, TrajectoryAdvantages]:
-        """The advantages of each trajectory as lists, by its index in the rollout."""
-        turns = self.turns.tolist()
-        tokens, targets = (
-            [None] * len(turns) if rows is None else rows.tolist() for rows in (self.tokens, self.value_targets)
-        )
-        rows = zip(turns, tokens, targets, strict=True)
-        return {index: TrajectoryAdvantages(*row) for index, row in zip(self.trajectories.tolist(), rows, strict=True)}
-
-
-@dataclass(frozen=True)
-class TrajectoryAdvantages:
-    """The advantages of one trajectory, to be shown; see `Advantages`."""
-
-    turns: list[float]
-    tokens: list[float] | None
-    value_targets: list[float] | None
-
-    def by_turn(self, trajectory: Trajectory) -> list[list[float]] | None:
-        """The advantages of reply tokens grouped by turn; None if `tokens` is."""
-        if self.tokens is None:
-            return None
-        return Ragged.with_lengths(
-            np.array(self.tokens), [len(turn.reply_tokens) for turn in trajectory.turns]
-        ).tolist()
 
 
 def turn_means(batch: CreditBatch, tokens: Ragged) -> Ragged:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from turnwise.config.options import read_options
 from turnwise.config.peer_names import peer_answer
-from turnwise.config.schema import Credit
 from turnwise.credit.anchor_states import gigpo, hgpo
-from turnwise.credit.batch import NAMED, NEEDS, Advantages, CreditBatch, turn_means
+from turnwise.credit.batch import NAMED, NEEDS, CreditBatch, turn_means
 from turnwise.credit.decoupled_rewards import gdpo
 from turnwise.credit.generalised_advantage import (
     bi_level_gae,
@@ -30,10 +29,13 @@ from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_b
 from turnwise.credit.token_baseline import optimal_token_baseline
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.credit.turn_returns import remax, turn_reinforce
-from turnwise.data.arrays import Ragged
+from turnwise.data.arrays import Advantages, Ragged
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.plugins import CREDIT_RULE, installed, is_named, plugin
 from turnwise.world import quoted
+
+if TYPE_CHECKING:  # a section's values are parameters of a stage, and are in its cache key by themselves
+    from turnwise.config.schema import Credit
 
 _CRITIC = ("reply_lengths", "values")
 

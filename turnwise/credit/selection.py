@@ -32,11 +32,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field
 
 from turnwise.config.options import read_options
+from turnwise.data.arrays import TrajectoryArrays
 from turnwise.data.tolerance import alike
-from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError, ContractError
 from turnwise.plugins import SELECTION_RULE, plugin
 from turnwise.seeding import generator
@@ -94,19 +95,18 @@ def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int
     return {name: 0.0 if alike(found) else statistics.stdev(found) for name, found in members.items()}
 
 
-def trainable(trajectories: Sequence[Trajectory], groups: Collection[int] | None, *, grouped: bool) -> list[int]:
+def trainable(trajectories: TrajectoryArrays, groups: Collection[int] | None, *, grouped: bool) -> list[int]:
     """The indices of the trajectories to train on: those with a trained reply, in one of the `groups` (None: all).
 
     `grouped` leaves out a trajectory that is the only such one of its group, and has none to be compared with.
     """
-    with_replies = [any(turn.trained for turn in trajectory.turns) for trajectory in trajectories]
-    sizes = Counter(each.group for each, has_replies in zip(trajectories, with_replies, strict=True) if has_replies)
+    with_replies = np.flatnonzero(trajectories.sums(trajectories.trained)).tolist()
+    group = trajectories.group.tolist()
+    sizes = Counter(group[index] for index in with_replies)
     return [
         index
-        for index, trajectory in enumerate(trajectories)
-        if with_replies[index]
-        and (sizes[trajectory.group] > 1 or not grouped)
-        and (groups is None or trajectory.group in groups)
+        for index in with_replies
+        if (sizes[group[index]] > 1 or not grouped) and (groups is None or group[index] in groups)
     ]
 
 

@@ -1,12 +1,13 @@
 """Trajectories as arrays: one flat array per quantity, and offsets that say where each row begins.
 
 Rows are of unequal length: the turns of a trajectory, the tokens of a reply, the tokens of a sequence. From the files
-of a rollout to the loss, numbers per token are in such arrays, and no loop of Python's goes over tokens.
+of a rollout to the loss rewards, advantages and numbers per token are in such arrays, and no loop of Python's goes over
+tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -18,6 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 Integers = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Texts = NDArray[np.object_]
 
 
 def offsets_of(lengths: Sequence[int] | Integers) -> Integers:
@@ -229,12 +231,25 @@ Sequences = SequenceBatch | Sequence[TokenSequence]
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryArrays:
-    """The tokens of trajectories as arrays, with one row per turn: turn after turn, trajectory after trajectory."""
+    """The rewards and tokens of trajectories as arrays: turn after turn, trajectory after trajectory.
+
+    It is all that credit and an update read of a rollout; what an episode looks like to a reader is in `Trajectory`.
+    """
 
     group: Integers
     """The group of each trajectory, [trajectories]."""
+    truncated: Flags
+    """Whether a limit cut the trajectory off before it ended by itself, [trajectories]."""
     offsets: Integers
     """The turns of trajectory i are `offsets[i] : offsets[i + 1]`, [trajectories + 1]."""
+    rewards: Mapping[str, Numbers]
+    """By name, the raw reward of each turn, [turns]; 0 where the turn earned none of that name."""
+    last_attempt: Flags
+    """Whether the turn belongs to the last attempt at the task, the one that counts, [turns]."""
+    acts: Flags
+    """Whether the reply acts in the world, [turns]: a plan, a lesson or a summary does not."""
+    states: Texts
+    """The anchor state in which the reply was made, [turns]; None where the world names none."""
     trained: Flags
     """Whether the update trains on the turn's reply, [turns]."""
     opens_segment: Flags
@@ -247,6 +262,15 @@ class TrajectoryArrays:
 
     def __len__(self) -> int:
         return len(self.group)
+
+    def turn_rows(self, values: NDArray[Any]) -> Ragged:
+        """Entries per turn, [turns], as one row per trajectory."""
+        return Ragged(values, self.offsets)
+
+    def sums(self, numbers: Numbers | Flags) -> Numbers:
+        """The sum of numbers per turn, [turns], over the turns of each trajectory, added up in their order."""
+        owner = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        return np.bincount(owner, numbers, len(self)).astype(np.float64)
 
     @property
     def trained_replies(self) -> Flags:
@@ -268,7 +292,12 @@ class TrajectoryArrays:
         turns = numbers.values
         return TrajectoryArrays(
             self.group[chosen],
+            self.truncated[chosen],
             numbers.offsets,
+            {name: of_turns[turns] for name, of_turns in self.rewards.items()},
+            self.last_attempt[turns],
+            self.acts[turns],
+            self.states[turns],
             self.trained[turns],
             self.opens_segment[turns],
             self.observation_tokens.select(turns),
@@ -302,6 +331,47 @@ class TrajectoryArrays:
         offsets = np.append(begins[opening], begins[-1])
         owners = np.repeat(np.arange(len(self)), counts)[opening]
         return SequenceBatch(tokens, turn_of_token, log_probabilities, offsets), owners
+
+
+@dataclass(frozen=True)
+class Advantages:
+    """Advantages as arrays, with one row per trajectory that is trained on."""
+
+    trajectories: Integers
+    """The index of each of these trajectories in the rollout, [trajectories]."""
+    turns: Ragged
+    """One advantage per turn; where tokens have advantages, the mean over the turn's reply tokens."""
+    tokens: Ragged | None = None
+    """One advantage per reply token, for a token-level estimator or if thoughts have credit of their own; else None."""
+    value_targets: Ragged | None = None
+    """The critic's regression target per reply token; None for an estimator without a critic."""
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether any token that is trained has an advantage other than 0. Those of a turn's tokens may cancel."""
+        return bool((self.turns if self.tokens is None else self.tokens).values.any())
+
+    def by_trajectory(self) -> dict[int, TrajectoryAdvantages]:
+        """The advantages of each trajectory as lists, by its index in the rollout."""
+        turns = self.turns.tolist()
+        tokens, targets = (
+            [None] * len(turns) if rows is None else rows.tolist() for rows in (self.tokens, self.value_targets)
+        )
+        rows = zip(turns, tokens, targets, strict=True)
+        return {index: TrajectoryAdvantages(*row) for index, row in zip(self.trajectories.tolist(), rows, strict=True)}
+
+
+@dataclass(frozen=True)
+class TrajectoryAdvantages:
+    """The advantages of one trajectory, to be shown; see `Advantages`."""
+
+    turns: list[float]
+    tokens: list[float] | None
+    value_targets: list[float] | None
+
+    def by_turn(self, reply_lengths: Sequence[int]) -> list[list[float]] | None:
+        """The advantages of reply tokens grouped by turn, whose replies have these lengths; None if `tokens` is."""
+        return None if self.tokens is None else Ragged.with_lengths(np.array(self.tokens), reply_lengths).tolist()
 
 
 def _moved(rows: Ragged, begins: Integers) -> Integers:

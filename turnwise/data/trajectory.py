@@ -177,11 +177,18 @@ class LostEpisode:
 
 
 def trajectory_arrays(trajectories: Sequence[Trajectory]) -> TrajectoryArrays:
-    """The tokens of these trajectories as arrays, with one row per turn."""
+    """The rewards and tokens of these trajectories as arrays, with one row per turn."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    names = sorted({name for turn in turns for name in turn.rewards})
+    is_last = [turn.attempt == len(each.earlier_endings) for each in trajectories for turn in each.turns]
     return TrajectoryArrays(
         group=np.array([trajectory.group for trajectory in trajectories], dtype=np.int64),
+        truncated=np.array([trajectory.ending.truncated for trajectory in trajectories], dtype=bool),
         offsets=offsets_of([len(trajectory.turns) for trajectory in trajectories]),
+        rewards={name: np.array([turn.rewards.get(name, 0.0) for turn in turns], dtype=np.float64) for name in names},
+        last_attempt=np.array(is_last, dtype=bool),
+        acts=np.array([turn.kind is TurnKind.ACT for turn in turns], dtype=bool),
+        states=np.array([turn.state for turn in turns], dtype=object),
         trained=np.array([turn.trained for turn in turns], dtype=bool),
         opens_segment=np.array([turn.opens_segment for turn in turns], dtype=bool),
         observation_tokens=Ragged.of((turn.observation_tokens for turn in turns), np.int32),

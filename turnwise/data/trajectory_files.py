@@ -1,7 +1,14 @@
-"""Trajectory files: two Parquet tables that any tool can read, with one row per trajectory and one row per turn.
+"""The files of a rollout and of its credit: Parquet tables that any tool can read.
 
-Tokens and log-probabilities are read back bit for bit, so that training sees what was sampled. Lost episodes, which
-have no turns, are in a JSON file next to them.
+A rollout has two, with one row per trajectory and one row per turn. Tokens and log-probabilities are read back bit for
+bit, so that training sees what was sampled. Lost episodes, which have no turns, are in a JSON file next to them.
+
+The table of credit has one row per turn of the trajectories that are trained on:
+
+    trajectory, group, turn             which turn it is
+    turn_reward, outcome                its weighted reward, and that of its trajectory
+    advantage                           of the turn
+    token_advantages, value_targets     one number per reply token, where tokens have them; else null
 """
 
 from __future__ import annotations
@@ -16,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from turnwise.data.arrays import Ragged, TrajectoryArrays, offsets_of
+from turnwise.data.arrays import Advantages, Numbers, Ragged, TrajectoryArrays, offsets_of
 from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, Turn, TurnKind, trajectory_arrays
 from turnwise.errors import ArtifactError
 from turnwise.world import Task
@@ -26,6 +33,9 @@ TRAJECTORIES = "trajectories 1"
 TRAJECTORIES_FILE = "trajectories.parquet"
 TURNS_FILE = "turns.parquet"
 LOST_FILE = "lost.json"
+CREDIT = "credit 1"
+"""The layout of the table of credit, likewise."""
+CREDIT_FILE = "credit.parquet"
 
 _NUMBER_MAP = pa.map_(pa.string(), pa.float64())
 _TRAJECTORY_SCHEMA = pa.schema(
@@ -68,6 +78,7 @@ _TURN_SCHEMA = pa.schema(
         ("log_probabilities", pa.list_(pa.float64())),
     ]
 )
+_TRUNCATED = [ending.value for ending in Ending if ending.truncated]
 PER_TOKEN = ("observation_tokens", "reply_tokens", "log_probabilities")
 """The columns of the table of turns that have a list per turn, in the order of `TrajectoryArrays`."""
 
@@ -167,20 +178,89 @@ def read_trajectories(folder: Path) -> list[Trajectory]:
 
 
 def read_arrays(folder: Path) -> TrajectoryArrays:
-    """The tokens of all trajectories in `folder` as arrays, which is all that an update reads.
+    """The rewards and tokens of all trajectories in `folder` as arrays: all that credit and an update read.
 
-    Raises ArtifactError as `read_trajectories` does.
+    Equal to `trajectory_arrays` of what `read_trajectories` reads. Raises ArtifactError as it does.
     """
-    group = numbers_of_column(_read(folder / TRAJECTORIES_FILE, ["group"])["group"]).astype(np.int64)
-    turns = _read(folder / TURNS_FILE, ["trajectory", "trained", "opens_segment", *PER_TOKEN])
-    counts = np.bincount(numbers_of_column(turns["trajectory"]), minlength=len(group))
+    trajectories = _read(folder / TRAJECTORIES_FILE, ["group", "ending", "earlier_endings"])
+    of_turns = ["trajectory", "rewards", "attempt", "kind", "state", "trained", "opens_segment"]
+    turns = _read(folder / TURNS_FILE, [*of_turns, *PER_TOKEN])
+    owner = numbers_of_column(turns["trajectory"])
+    last = numbers_of_column(compute.list_value_length(trajectories["earlier_endings"]))
     return TrajectoryArrays(
-        group,
-        offsets_of(counts),
+        numbers_of_column(trajectories["group"]).astype(np.int64),
+        numbers_of_column(compute.is_in(trajectories["ending"], pa.array(_TRUNCATED))),
+        offsets_of(np.bincount(owner, minlength=len(trajectories))),
+        _rewards_of_column(turns["rewards"]),
+        numbers_of_column(turns["attempt"]) == last[owner],
+        numbers_of_column(compute.equal(turns["kind"], TurnKind.ACT.value)),
+        np.array(turns["state"].to_pylist(), dtype=object),
         numbers_of_column(turns["trained"]),
         numbers_of_column(turns["opens_segment"]),
         *(rows_of_column(turns[name]) for name in PER_TOKEN),
     )
+
+
+def write_credit(
+    folder: Path,
+    advantages: Advantages,
+    *,
+    group: Sequence[int],
+    turn_rewards: Ragged,
+    outcome: Sequence[float],
+    reply_lengths: Ragged,
+) -> None:
+    """Write the table of credit into `folder`: one row per turn, a list per reply token where there are any.
+
+    All are aligned with `advantages.trajectories`: the group and the weighted outcome of each trajectory, and one row
+    per trajectory with the weighted rewards and the reply lengths of its turns.
+    """
+    turns = turn_rewards.lengths
+    columns: dict[str, Any] = {
+        "trajectory": np.repeat(advantages.trajectories, turns).astype(np.int32),
+        "group": np.repeat(np.array(group, dtype=np.int32), turns),
+        "turn": np.concatenate([np.arange(0), *map(np.arange, turns)]).astype(np.int32),
+        "turn_reward": turn_rewards.values,
+        "outcome": np.repeat(np.array(outcome, dtype=np.float64), turns),
+        "advantage": advantages.turns.values,
+    }
+    ends = offsets_of(reply_lengths.values)
+    for name, rows in (("token_advantages", advantages.tokens), ("value_targets", advantages.value_targets)):
+        lists = None if rows is None else list_column(Ragged(rows.values, ends))
+        columns[name] = pa.nulls(int(turns.sum()), pa.list_(pa.float64())) if lists is None else lists
+    parquet.write_table(pa.table(columns), folder / CREDIT_FILE)
+
+
+def read_advantages(folder: Path) -> Advantages:
+    """The advantages of a rollout's trajectories, as arrays, from the folder that `write_credit` wrote into."""
+    table = parquet.ParquetFile(folder / CREDIT_FILE).read()
+    trajectories, turns = np.unique(numbers_of_column(table["trajectory"]), return_counts=True)
+    offsets = offsets_of(turns)
+
+    def of_tokens(name: str) -> Ragged | None:
+        if table[name].null_count == len(table):
+            return None
+        lists = rows_of_column(table[name])
+        return Ragged(lists.values, lists.offsets[offsets])
+
+    return Advantages(
+        trajectories.astype(np.int64),
+        Ragged(numbers_of_column(table["advantage"]), offsets),
+        of_tokens("token_advantages"),
+        of_tokens("value_targets"),
+    )
+
+
+def _rewards_of_column(column: pa.ChunkedArray) -> dict[str, Numbers]:
+    """By name, in order, the reward of each turn: 0 where a turn has none of that name."""
+    maps = column.combine_chunks()
+    lengths = np.diff(np.from_dlpack(maps.offsets))
+    turn = np.repeat(np.arange(len(maps)), lengths)
+    names, values = np.array(maps.keys.to_pylist(), dtype=object), np.from_dlpack(maps.items)
+    rewards = {name: np.zeros(len(maps)) for name in sorted({*names})}
+    for name, of_turns in rewards.items():
+        of_turns[turn[names == name]] = values[names == name]
+    return rewards
 
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:

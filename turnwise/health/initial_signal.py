@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.config.schema import RewardSection, Rollout
-from turnwise.credit.batch import weighted_return
-from turnwise.data.trajectory import Trajectory
+from turnwise.credit.batch import weighted_returns
+from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.statistics.group_spread import SpreadShare, expected_spread
 
 WHAT_MAY_HELP = (
@@ -77,8 +77,9 @@ def initial_signal(
     ValueError where there is no episode.
     """
     of_tasks: dict[str, list[float]] = {}
-    for trajectory in trajectories:
-        of_tasks.setdefault(trajectory.task.id, []).append(weighted_return(trajectory, rewards))
+    returns = weighted_returns(trajectory_arrays(trajectories), rewards)
+    for trajectory, earned in zip(trajectories, returns, strict=True):
+        of_tasks.setdefault(trajectory.task.id, []).append(earned)
     if grouped:
         spread = expected_spread(of_tasks.values(), rollout.group_size)
     else:

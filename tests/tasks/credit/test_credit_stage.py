@@ -12,8 +12,8 @@ from stage_samples import rows, saved, trajectory, turn
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.select import SelectParameters, select
 from turnwise.config.schema import Credit, RewardSection, SelectionSection
-from turnwise.credit.credit_files import CREDIT_FILE
 from turnwise.data.scores import SCORES_FILE
+from turnwise.data.trajectory_files import CREDIT_FILE
 from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")

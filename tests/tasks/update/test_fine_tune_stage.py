@@ -13,8 +13,8 @@ from tasks.credit.scores import ReferenceParameters, reference
 from tasks.update.fine_tune import FineTuneParameters, fine_tune
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Credit, RewardSection
-from turnwise.credit.credit_files import CREDIT_FILE
 from turnwise.data.scores import SCORES_FILE
+from turnwise.data.trajectory_files import CREDIT_FILE
 from turnwise.store import Reference, default_store
 
 CREDIT = CreditParameters(

@@ -7,8 +7,8 @@ from stage_samples import rows, saved, trajectory, turn
 
 from tasks.update.rejection_sampling import KeepParameters, keep
 from turnwise.config.schema import RewardSection, WorldSection
-from turnwise.credit.credit_files import CREDIT_FILE
 from turnwise.data.trajectory import Ending
+from turnwise.data.trajectory_files import CREDIT_FILE
 from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")

@@ -8,8 +8,9 @@ from stage_samples import Small, saved, tiny, trajectory, turn
 
 from tasks.credit.credit import save_credit
 from tasks.update.update import UpdateParameters, update
-from turnwise.credit import Advantages, CreditBatch, turn_means
-from turnwise.data.arrays import Ragged
+from turnwise.credit import CreditBatch, turn_means
+from turnwise.data.arrays import Advantages, Ragged
+from turnwise.data.trajectory import trajectory_arrays
 from turnwise.store import Reference, default_store
 
 TRAJECTORIES = [trajectory(0, replica, [turn(tokens=2), turn(tokens=2)]) for replica in range(2)]
@@ -17,7 +18,7 @@ TRAJECTORIES = [trajectory(0, replica, [turn(tokens=2), turn(tokens=2)]) for rep
 
 def updated(small: Small, of_tokens: list[list[float]] | None, of_turns: list[list[float]]) -> Reference:
     """The policy after an update on two trajectories of two turns, each with a reply of two tokens."""
-    batch = CreditBatch.of(TRAJECTORIES, {})
+    batch = CreditBatch.of(trajectory_arrays(TRAJECTORIES), {})
     tokens = None if of_tokens is None else Ragged.of(of_tokens)
     turns = Ragged.of(of_turns) if tokens is None else turn_means(batch, tokens)
     with default_store().write("credit") as draft:

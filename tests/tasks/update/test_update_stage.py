@@ -15,9 +15,8 @@ from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import ImportanceCorrection
 from turnwise.config.schema import Credit, RewardSection
-from turnwise.credit.credit_files import CREDIT_FILE
 from turnwise.data.scores import SCORES_FILE
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import CREDIT_FILE, read_trajectories
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
 from turnwise.store import Reference, default_store
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from turnwise.config.schema import CriticSection
-from turnwise.credit import Advantages
-from turnwise.data.arrays import Ragged, Rows, SequenceBatch, Sequences, TrajectoryArrays
+from turnwise.data.arrays import Advantages, Ragged, Rows, SequenceBatch, Sequences, TrajectoryArrays
 from turnwise.errors import NotFiniteError
 from turnwise.seeding import generator
 

@@ -24,8 +24,7 @@ from collections.abc import Sequence
 from numpy.random import Generator
 
 from turnwise.config.optimization import Evolution
-from turnwise.credit import Advantages
-from turnwise.data.arrays import joined
+from turnwise.data.arrays import Advantages, joined
 
 
 def train_until_success(

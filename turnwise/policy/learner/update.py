@@ -29,8 +29,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.config.optimization import Aggregation, TokenSelection
-from turnwise.credit import Advantages
-from turnwise.data.arrays import Integers, Numbers, Ragged, Rows, SequenceBatch, Sequences, TrajectoryArrays
+from turnwise.data.arrays import Advantages, Integers, Numbers, Ragged, Rows, SequenceBatch, Sequences, TrajectoryArrays
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.learner.settings import UpdateSettings
 from turnwise.policy.learner.token_selection import RULES as SELECTIONS
