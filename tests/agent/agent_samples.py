@@ -171,7 +171,7 @@ class Disturbed(World):
     def wait_until_closed(self) -> None:
         """Until the thread of every environment has ended: a host does not wait for a world to close."""
         for thread in list(self._threads):
-            thread.join(timeout=20)
+            thread.join()
 
     def count(self, method: str) -> int:
         return sum(call.method == method for call in self.calls)

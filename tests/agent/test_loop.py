@@ -193,7 +193,7 @@ def test_worlds_work_side_by_side(frame: ChatFrame, steps: tuple[int, int], worl
 
     def disturb(call: Call) -> None:
         if call.method == "step":
-            barrier.wait(timeout=20)
+            barrier.wait()
 
     world = Disturbed(Hill(limits=Limits(turns=1)), disturb)
     plan = [Planned(frame.reply(form("stay")), number) for number in steps]

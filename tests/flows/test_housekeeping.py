@@ -43,14 +43,13 @@ UNMARKED = RUN.replace("mark_flow_runs()", "")
 KILL_AND_CLOSE = """
 killed = json.loads(sys.argv[1])
 def states(expected):
-    for _ in range(300):
+    while True:
         with get_client(sync_client=True) as client:
             runs = {run.name: run.state_name for run in client.read_flow_runs()}
             tasks = sorted(task_run.state_name for task_run in client.read_task_runs())
         if tasks == expected:
-            break
+            return [runs, tasks]
         time.sleep(0.2)
-    return [runs, tasks]
 before = states(["Running"] * 4)
 for process in killed:
     os.kill(process, signal.SIGKILL)
@@ -70,9 +69,7 @@ with get_client(sync_client=True) as client:
         client.create_flow_run(nothing, name=name, state=Completed())
     with sqlite3.connect(sys.argv[1], timeout=60) as database:
         database.execute("update flow_run set end_time = datetime(end_time, '-31 days') where name = 'old'")
-    for _ in range(300):
-        if "old" not in names():
-            break
+    while "old" in names():
         time.sleep(0.2)
     print(sorted({"old", "new"} & names()))
 leave(0)

@@ -42,11 +42,8 @@ def start_client(home: Path) -> subprocess.Popen[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(1800):
-        if condition():
-            return
+    while not condition():
         time.sleep(0.1)
-    raise AssertionError("waited three minutes for what did not happen")
 
 
 def is_alive(process: int) -> bool:
@@ -118,7 +115,7 @@ def test_the_server_of_a_home_that_is_moved_ends(tmp_path: Path) -> None:
     supervisor = server._start_supervisor(folder)
     wait_until(lambda: (folder / "server.json").exists() or supervisor.poll() is not None)
     folder.rename(moved)
-    assert supervisor.wait(timeout=60) == 0
+    assert supervisor.wait() == 0
     assert server._record(moved) is None
 
 

@@ -245,5 +245,5 @@ def test_they_end_with_the_process_that_started_them_also_while_they_start() -> 
         assert owner.stdout is not None
         processes = [psutil.Process(int(each)) for each in owner.stdout.readline().split()]
         owner.kill()
-    gone, alive = psutil.wait_procs(processes, timeout=30)
+    gone, alive = psutil.wait_procs(processes)
     assert len(gone) == 2 and not alive

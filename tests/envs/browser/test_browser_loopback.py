@@ -23,7 +23,7 @@ def server() -> Iterator[Loopback]:
 def ask(
     server: Loopback, host: str, method: str, path: str, body: str | None = None, **headers: str
 ) -> tuple[int, str, str | None]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request(method, path, body, {"Host": host, **headers})
     answer = connection.getresponse()
     told = (answer.status, answer.read().decode(), answer.getheader("Location"))

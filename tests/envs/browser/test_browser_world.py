@@ -344,11 +344,9 @@ def test_nothing_outlives_the_process(end: str) -> None:
         assert any("--type=renderer" in command_line(process) for process in started)
         if end == "exit":
             run.stdin.close()
-            assert run.wait(60) == 0
+            assert run.wait() == 0
         else:
             run.send_signal(getattr(signal, end))
-            run.wait(60)
-        deadline = time.monotonic() + 60
-        while any(map(is_running, started)) and time.monotonic() < deadline:
+            run.wait()
+        while any(map(is_running, started)):
             time.sleep(0.1)
-        assert not [command_line(process) for process in started if is_running(process)]

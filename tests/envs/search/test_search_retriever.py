@@ -111,7 +111,7 @@ def test_a_fault_that_passes_is_not_noticed_and_one_that_stays_loses_the_episode
     with server(failing) as (url, _):
         world = SearchCorpus(questions=str(write_squad(tmp_path)), retriever=url)
         task = world.tasks("train", 1)[0]
-        host = Host(world, task, 0, RetryPolicy(seconds=5.0, retries=1))
+        host = Host(world, task, 0, RetryPolicy(seconds=60, retries=1))
         question = host.reset().text
         faults[:] = [True]
         host.start((f"search[{question}]",))
