@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flows.run_state import Iteration, Models, Run
+from flows.run_state import Iteration, Models, Run, changed
 from tasks.calls import Call, Make, Unrecorded, call
 from tasks.health.health import HealthParameters, ReturnParameters, health, return_to
 from tasks.health.probe import ProbeParameters, probe
@@ -181,12 +181,6 @@ def may_return_to(run: Run) -> list[Reference]:
         return []
     healthy = run.sampler_of(read_health(run.iterations[-1].health).alarm.healthy)
     return [healthy.policy, *([] if healthy.critic is None else [healthy.critic])]
-
-
-def changed(experiment: Experiment, change: Change) -> Experiment:
-    """The experiment with the settings that apply after a return."""
-    optimization = experiment.optimization.model_copy(update={"learning_rate": change.learning_rate})
-    return experiment.model_copy(update={"optimization": optimization, "selection": change.selection})
 
 
 @contextmanager

@@ -128,15 +128,7 @@ def update_policy(run: Run, iteration: Iteration) -> Call:
     experiment = run.experiment
     return call(
         update,
-        lambda: UpdateParameters.of(
-            experiment.optimization,
-            experiment.compute,
-            experiment.rollout.temperature,
-            run.seed,
-            iteration.number,
-            critic=experiment.critic if experiment.critic_on_trunk else None,
-            untrained=experiment.critic.warm_up if experiment.has_critic else 0,
-        ),
+        lambda: update_parameters(experiment, run.seed, iteration.number),
         policy=iteration.before.policy,
         rollout=iteration.rollout,
         credit=iteration.credit,
@@ -144,6 +136,19 @@ def update_policy(run: Run, iteration: Iteration) -> Call:
         values=iteration.made.get("values") if experiment.critic_on_trunk else None,
         sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
         label=run.label(iteration),
+    )
+
+
+def update_parameters(experiment: Experiment, seed: int, number: int) -> UpdateParameters:
+    """The parameters of the update of iteration `number`."""
+    return UpdateParameters.of(
+        experiment.optimization,
+        experiment.compute,
+        experiment.rollout.temperature,
+        seed,
+        number,
+        critic=experiment.critic if experiment.critic_on_trunk else None,
+        untrained=experiment.critic.warm_up if experiment.has_critic else 0,
     )
 
 

@@ -16,6 +16,7 @@ from turnwise.config.agent_rewards import added_rewards, requested_rewards
 from turnwise.config.schema import RetryOptions
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment
+from turnwise.health.alarms import Change
 from turnwise.store import Reference
 from turnwise.store.retention import Keep, RetentionEntry
 from turnwise.world import Split
@@ -61,6 +62,12 @@ def task_set_parameters(experiment: Experiment, split: Split) -> TaskSetParamete
     data = experiment.data
     counts = {"train": data.train_tasks, "validation": data.validation_tasks, "test": data.test_tasks}
     return TaskSetParameters(world=experiment.world, split=split, tasks=counts[split])
+
+
+def changed(experiment: Experiment, change: Change) -> Experiment:
+    """The experiment with the settings that apply after a return."""
+    optimization = experiment.optimization.model_copy(update={"learning_rate": change.learning_rate})
+    return experiment.model_copy(update={"optimization": optimization, "selection": change.selection})
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from flows.python.running import evaluate as evaluate
 from flows.python.running import prepare as prepare
 from flows.python.running import run as run
 from flows.python.running import sweep as sweep
+from flows.python.what_if import WhatIfResult as WhatIfResult
+from flows.python.what_if import what_if as what_if
 from flows.sweep import SweepResult as SweepResult
 from tasks.observing import StageCall as StageCall
 from turnwise.agent.added_rewards import RewardFunction as RewardFunction

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from flows.commands.judge import judge
 from flows.commands.options import refusal
-from flows.commands.records import compare, export, lineage, reproduce, show, ui
+from flows.commands.records import compare, export, lineage, reproduce, show, ui, what_if
 from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
 from flows.commands.starting import init, new
 from flows.commands.store import prune, restore, verify
@@ -55,7 +55,7 @@ def commands_of_a_clone() -> Sequence[Callable[..., None]]:
 COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Begin": (init, new),
     "Run an experiment": (ablation, experiment, sweep, prepare, evaluate),
-    "Look at what was run": (show, compare, judge, lineage, ui),
+    "Look at what was run": (show, compare, judge, what_if, lineage, ui),
     "Worlds": (worlds, check, play, serve),
     "Keep, repeat and repair": (export, reproduce, verify, prune, restore, stage),
     "Studies": (credit, *commands_of_a_clone()),
@@ -89,9 +89,14 @@ for subject, commands in COMMANDS.items():
         app.command(rich_help_panel=subject)(command)
 
 
+def name_of(command: Callable[..., None]) -> str:
+    """The name by which a command is called."""
+    return command.__name__.replace("_", "-")
+
+
 def no_command(found: str) -> ConfigurationError:
     """The refusal of a command line without a command, or with one that does not exist."""
-    names = (command.__name__ for commands in COMMANDS.values() for command in commands)
+    names = (name_of(command) for commands in COMMANDS.values() for command in commands)
     return ConfigurationError(f"COMMAND must be one of {', '.join(names)}; found {found}")
 
 

@@ -10,6 +10,8 @@ turnwise compare credit                            the variants of an ablation
 turnwise compare credit longer                     those of two ablations
 turnwise compare variant=mt-grpo variant=grpo-or   by tag; runs are named by id or name as well
 
+turnwise what-if "mt-grpo seed 1" --iteration 7 -s credit.estimator=rloo          other credit for a recorded rollout
+
 turnwise lineage mt-grpo/success                                           a cell of the report's table
 turnwise lineage "mt-grpo - warm start"                                    a gain, or a difference of two variants
 turnwise lineage validation/greedy --of "mt-grpo seed 1" --iteration 9    a point of a learning curve
@@ -35,7 +37,7 @@ from typing import Annotated, Literal
 import typer
 
 import turnwise as tw
-from flows.commands.options import MOST, Port, Tracking
+from flows.commands.options import MOST, Port, Settings, Tracking
 from turnwise.errors import ConfigurationError, TurnwiseError
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
@@ -187,6 +189,37 @@ def compare(
             write_whole(csv / f"{table.name}.csv", table.to_csv())
     if html is not None:
         console.save_html(str(html))
+
+
+def what_if(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Id, name or tag of one run.", show_default=False)],
+    settings: Settings = None,
+    iteration: Annotated[
+        int | None, typer.Option(min=1, max=MOST, metavar="N", help="Whose rollout.", show_default="the last")
+    ] = None,
+    remake: Annotated[bool, typer.Option("--remake", help="Make again what was pruned and is needed.")] = False,
+    episodes: Annotated[int, typer.Option(min=0, max=MOST, help="About how many are on the page.")] = 48,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FOLDER", help="Where page and data go.", show_default="in results/what-if"),
+    ] = None,
+    tracking: Tracking = None,
+) -> None:
+    """Show what other credit or losses would make of a recorded rollout."""
+    from rich.console import Console
+
+    from flows.python.what_if import what_if
+    from turnwise.reporting.html.what_if_page import WHAT_IF_FILES
+    from turnwise.reporting.terminal.tables import print_table
+    from turnwise.reporting.terminal.what_if import what_if_tables
+
+    console = Console(highlight=False)
+    found = what_if(run, settings or [], iteration=iteration, remake=remake, shown=episodes, tracking=tracking)
+    for table in what_if_tables(found.report):
+        print_table(table, console)
+    folder = found.write(to)
+    for name in WHAT_IF_FILES:
+        console.print(folder / name, soft_wrap=True)
 
 
 def lineage(

@@ -25,7 +25,7 @@ from turnwise.config.optimization import Optimization
 from turnwise.config.schema import CriticSection, Section
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
-from turnwise.policy.learner.update import UpdateSettings, update_batch
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, update_batch
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -93,22 +93,10 @@ def update(
     If the advantages of all tokens are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped
     with a warning and the policy stays as it is.
     """
-    settings = parameters.settings
-    if settings.reference is not None:
-        penalty = penalty_after(settings.reference, default_store().metrics(policy))
-        settings = settings.changed(reference=penalty)
-    credited = read_advantages(credit)
-    if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
+    settings, batch = batch_of(parameters, policy, rollout, credit, reference, values)
+    if batch is None:
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
         return same_policy(policy, parameters.learner)
-    batch = update_batch(
-        read_arrays(opened(rollout)),
-        credited,
-        None if reference is None else read_scores(reference).per_token,
-        None if values is None else read_scores(values).per_token,
-    )
-    if parameters.sample == "turn":
-        batch = batch.turn_by_turn()
     learner = take_learner(policy, parameters.learner)
     older = None
     if sampler is not None:  # compiling it for one micro-batch would take longer than that
@@ -127,6 +115,34 @@ def update(
         draft.reference, {"trained_tokens_per_second": metrics["tokens"] / seconds, "peak_memory_bytes": float(peak)}
     )
     return draft.reference
+
+
+def batch_of(
+    parameters: UpdateParameters,
+    policy: Reference,
+    rollout: Reference,
+    credit: Reference,
+    reference: Reference | None,
+    values: Reference | None,
+) -> tuple[UpdateSettings, UpdateBatch | None]:
+    """The settings and the batch of an update: those of `update`, whose arguments these are.
+
+    The batch is None where nothing in it has a gradient.
+    """
+    settings = parameters.settings
+    if settings.reference is not None:
+        penalty = penalty_after(settings.reference, default_store().metrics(policy))
+        settings = settings.changed(reference=penalty)
+    credited = read_advantages(credit)
+    if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
+        return settings, None
+    batch = update_batch(
+        read_arrays(opened(rollout)),
+        credited,
+        None if reference is None else read_scores(reference).per_token,
+        None if values is None else read_scores(values).per_token,
+    )
+    return settings, batch.turn_by_turn() if parameters.sample == "turn" else batch
 
 
 def same_policy(policy: Reference, parameters: LearnerParameters) -> Reference:

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from flows.commands import cli
-from flows.commands.cli import COMMANDS, FAULTS_SHOWN, FirstFaults, is_not_said_at_the_end, status_of
+from flows.commands.cli import COMMANDS, FAULTS_SHOWN, FirstFaults, is_not_said_at_the_end, name_of, status_of
 from turnwise.errors import StoreUnreachable
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def test_help_groups_every_command_and_loads_no_library(tmp_path: Path) -> None:
     assert shown.stderr == "\n", "nothing is loaded"
     places = [shown.stdout.index(f" {subject} ") for subject in COMMANDS]
     assert places == sorted(places)
-    assert all(f"│ {command.__name__} " in shown.stdout for commands in COMMANDS.values() for command in commands)
+    assert all(f"│ {name_of(command)} " in shown.stdout for commands in COMMANDS.values() for command in commands)
 
 
 @pytest.mark.parametrize("command", ["ablation", "experiment", "prepare", "evaluate", "sweep"])

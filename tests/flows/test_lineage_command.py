@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from recorded_runs import played, tiny, tracking_uri
 
-from flows.health import changed
 from flows.recording.record import AblationRecord
 from flows.recording.recorded_metrics import metrics_of
 from flows.recording.sources import answer, sources_of
-from flows.run_state import Iteration, Models, Prepared, Run, task_set_parameters
+from flows.run_state import Iteration, Models, Prepared, Run, changed, task_set_parameters
 from tasks.prepare.materials import task_set
 from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError

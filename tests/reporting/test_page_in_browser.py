@@ -1,10 +1,14 @@
 """The report in the real browser, on a screen and on a phone: nothing is cut, and the words are at hand."""
 
+from dataclasses import replace
+
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from envs.browser.chromium import find_chromium
 from turnwise.reporting.html.page import page
+from turnwise.reporting.html.what_if_page import what_if_page
+from turnwise.results.what_if import Differs, WhatIf, compare_rules
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -94,3 +98,24 @@ def test_the_words_open_from_the_first_screen(browser, file):
     opened.locator(".answer a").focus()
     opened.keyboard.press("Enter")
     expect(opened.locator("#words")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_cut_where_rules_stand_side_by_side(browser, report, tmp_path, width):
+    first = next(sample for sample in report.samples if sample.advantages is not None)
+    names = ["recorded", "reinforce++-baseline", "optimal-token-baseline", "what if"]
+    turns = {name: {0: [value * place for value in first.advantages]} for place, name in enumerate(names)}
+    compared = {name: replace(first, advantages=turns[name][0]) for name in names[:-1]}
+    compared["what if"] = replace(first, advantages=None, token_advantages=None)
+    steps = {"recorded": {"gradient_norm": 1.0, "approximate_kl": 0.1}, "what if": None}
+    data = WhatIf("What if: a", "Of 1.", compare_rules({name: turns[name] for name in names}), steps=steps)
+    data = replace(data, settings=[Differs("credit.estimator", dict.fromkeys(names, '"grpo"'))])
+    data = replace(
+        data, steps={name: steps.get(name) for name in names}, left_out={"gae": "it needs a critic's values"}
+    )
+    path = tmp_path / "what_if.html"
+    path.write_text(what_if_page(data, [compared], 1), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto(path.as_uri())
+    assert opened.evaluate(CUT) == []
+    assert "what if: none" in opened.content() and "gae is left out: it needs" in opened.content()

@@ -23,6 +23,7 @@ TABLE: Mapping[str, tuple[int, str]] = {
     "demonstrations": (50, "agent agent.formats agent.modes config data policy world"),
     "evaluate": (100, "agent agent.formats agent.modes config data policy policy.engines statistics world"),
     "fine_tune": (115, "agent agent.formats agent.modes config credit data policy policy.critic policy.learner world"),
+    "first_steps": (72, "config credit data policy policy.critic policy.learner world"),
     "gather": (20, "config data world"),
     "health": (40, "agent config credit curriculum data health policy world"),
     "initial_critic": (70, "config credit data policy policy.critic policy.learner world"),
@@ -50,7 +51,7 @@ TABLE: Mapping[str, tuple[int, str]] = {
 }
 """By stage, the most modules whose code may be in its key, and the packages of the library that they are in."""
 SAMPLES = {"evaluate", "replays", "rollout", "study_episodes", "warm_start"}
-TRAINS = {"fine_tune", "initial_critic", "learn_values", "update", "warm_start"}
+TRAINS = {"fine_tune", "first_steps", "initial_critic", "learn_values", "update", "warm_start"}
 ENGINE = ("turnwise.policy.engines", "turnwise.agent.sampling", "turnwise.policy.memory_plan")
 LEARNER = (
     "turnwise.policy.learner",

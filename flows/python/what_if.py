@@ -1,0 +1,211 @@
+"""`what_if`: other credit and losses on a rollout that exists, as numbers and as a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+
+from flows.python.recorded import RecordedRuns, runs
+from flows.recording.recorded_episodes import in_training, legible
+from flows.runtime.flow_runs import ready_for_prefect, run_flow
+from flows.runtime.process_settings import prepare_process
+from turnwise.data.arrays import TrajectoryAdvantages
+from turnwise.experiment import Experiment
+from turnwise.project import project_root
+from turnwise.reporting.data.episodes import Wanted
+from turnwise.reporting.html.what_if_page import Compared, write_what_if
+from turnwise.results.report_data import Sample
+from turnwise.results.what_if import Differs, WhatIf, compare_rules
+from turnwise.world import Reward
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from flows.what_if.recorded import Recredited
+
+SHOWN = 48
+"""Default number of episodes on the page."""
+Advantages = Mapping[str, Mapping[int, TrajectoryAdvantages]]
+"""By rule and by trajectory."""
+
+
+@dataclass(frozen=True)
+class WhatIfResult:
+    """What other settings would make of a rollout: `report` in numbers, `episodes` with every rule's advantages."""
+
+    report: WhatIf
+    episodes: Sequence[Compared]
+    """All episodes of the rollout, by rule."""
+    shown: Sequence[Compared]
+    """Those that the page shows, with the texts of their tokens."""
+    name: str
+    """Of its folder in `results/what-if`."""
+
+    def turns(self) -> pd.DataFrame:
+        """One row per turn of each episode, with a column of advantages per rule."""
+        import pandas as pd
+
+        rows = []
+        for index, episode in enumerate(self.episodes):
+            trajectory = next(iter(episode.values())).trajectory
+            for place in range(len(trajectory.turns)):
+                named = {"episode": index, "task": trajectory.task.id, "group": trajectory.group, "turn": place}
+                values = {
+                    name: None if sample.advantages is None else sample.advantages[place]
+                    for name, sample in episode.items()
+                }
+                rows.append({**named, **values})
+        return pd.DataFrame(rows)
+
+    def write(self, folder: str | Path | None = None) -> Path:
+        """Write `what_if.json` and `what_if.html`, by default to `results/what-if/NAME`; returns the folder."""
+        to = project_root() / "results" / "what-if" / self.name if folder is None else Path(folder)
+        write_what_if(self.report, self.shown, len(self.episodes), to)
+        return to
+
+
+def what_if(
+    run: str | RecordedRuns,
+    settings: Mapping[str, Any] | Iterable[str],
+    *,
+    iteration: int | None = None,
+    remake: bool = False,
+    shown: int = SHOWN,
+    tracking: str | None = None,
+    quiet: bool = False,
+) -> WhatIfResult:
+    """What a recorded run would have learned from one of its rollouts with other credit or losses.
+
+    Nothing of the run is changed, and what was computed once is found.
+
+    Args:
+        run: its id, name or tag, or what `runs` returned.
+        settings: of the sections credit, critic, optimization, rewards and selection: by dotted key, or as `KEY=VALUE`.
+        iteration: whose rollout; None: the last.
+        remake: make the policy, or the rollout, again where it was pruned.
+        shown: about how many episodes the page shows.
+        tracking: MLflow's store, by default the project's.
+        quiet: show no progress.
+
+    Raises:
+        ConfigurationError: the settings change nothing, or need what the run does not have or was pruned.
+    """
+    prepare_process()
+    from flows.what_if.settings import other_experiment
+
+    found = (runs(run, tracking=tracking) if isinstance(run, str) else run).one
+    number = len(found.artifacts.iterations) if iteration is None else iteration
+    recorded, other = other_experiment(found, number, settings)
+    ready_for_prefect(Console(quiet=quiet))
+    from flows.what_if.recorded import credit_again  # imports Prefect
+
+    made: Recredited = run_flow(credit_again, found, number, recorded, other, remake, quiet)
+    advantages = made.advantages()
+    played = list(in_training(found, Wanted(), [number]))
+    rewards = {name: rewards_of(each) for name, each in made.experiments.items()}
+    chosen = most_different(advantages, [each.sample.trajectory.group for each in played], shown)
+    report = WhatIf(
+        title=f"What if: {found.name}, iteration {number}",
+        rollout=f"The {len(played)} episodes of iteration {number} of {found.name}, credited and learned from again.",
+        rules=compare_rules({name: of_turns(each) for name, each in advantages.items()}),
+        settings=differences(made.experiments),
+        steps={} if made.steps is None else made.steps.metrics,
+        cosines={} if made.steps is None else made.steps.cosines,
+        notes=made.notes,
+        lineage={
+            "rollout": str(made.rollout),
+            "policy": str(made.policy),
+            **{f"credit, {name}": str(reference) for name, reference in made.credits.items()},
+        },
+    )
+    legible_samples = [each.sample for each in legible([found], [played[index] for index in chosen])]
+    return WhatIfResult(
+        report,
+        side_by_side(dict(enumerate(each.sample for each in played)), advantages, rewards),
+        side_by_side(dict(zip(chosen, legible_samples, strict=True)), advantages, rewards),
+        f"{found.name}-{number}".replace(" ", "-").replace("/", "-"),
+    )
+
+
+def of_turns(advantages: Mapping[int, TrajectoryAdvantages]) -> dict[int, list[float]]:
+    """By trajectory, the advantages of its turns."""
+    return {index: each.turns for index, each in advantages.items()}
+
+
+def rewards_of(experiment: Experiment) -> dict[str, Reward]:
+    """The level and the weight of each reward, for a page."""
+    return {name: Reward("", section.level, section.weight) for name, section in experiment.rewards.items()}
+
+
+def differences(experiments: Mapping[str, Experiment]) -> list[Differs]:
+    """The keys whose values differ between configurations."""
+    values = {name: dict(_flat(each.model_dump(mode="json"))) for name, each in experiments.items()}
+    keys = dict.fromkeys(key for each in values.values() for key in each)
+    return [
+        Differs(key, {name: json.dumps(each[key]) if key in each else "" for name, each in values.items()})
+        for key in keys
+        if len({json.dumps(each.get(key)) for each in values.values()}) > 1
+    ]
+
+
+def side_by_side(
+    samples: Mapping[int, Sample], advantages: Advantages, rewards: Mapping[str, Mapping[str, Reward]]
+) -> list[Compared]:
+    """Each of these trajectories with the advantages of every rule, by its index in the rollout."""
+    found: list[Compared] = []
+    for index, sample in samples.items():
+        by_rule = {}
+        for name, of_rule in advantages.items():
+            credited = of_rule.get(index)
+            by_rule[name] = dataclasses.replace(
+                sample,
+                advantages=None if credited is None else credited.turns,
+                token_advantages=None
+                if credited is None
+                else credited.by_turn([len(turn.reply_tokens) for turn in sample.trajectory.turns]),
+                rewards=dict(rewards[name]),
+            )
+        found.append(by_rule)
+    return found
+
+
+def most_different(advantages: Advantages, groups: Sequence[int], limit: int) -> list[int]:
+    """The trajectories of whole groups, first those about which rules differ most, at most `limit` of them.
+
+    Rules differ in scale, so each is divided by its root mean square.
+    """
+    scaled = []
+    for of_rule in advantages.values():
+        flat = np.array([value for each in of_rule.values() for value in each.turns])
+        size = float(np.sqrt((flat**2).mean())) if len(flat) and flat.any() else 1.0
+        scaled.append({index: np.array(each.turns) / size for index, each in of_rule.items()})
+    members: dict[int, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+
+    def difference(group: int) -> float:
+        rows = [[each[index] for each in scaled if index in each] for index in members[group]]
+        return sum(float(np.ptp(np.stack(row), axis=0).sum()) for row in rows if len(row) > 1)
+
+    chosen: list[int] = []
+    for group in sorted(members, key=difference, reverse=True):
+        if chosen and len(chosen) + len(members[group]) > limit:
+            break
+        chosen += members[group][:limit]
+    return chosen
+
+
+def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        name = f"{within}.{key}" if within else key
+        if isinstance(value, Mapping):
+            yield from _flat(value, name)
+        else:
+            yield name, value

@@ -1,0 +1,217 @@
+"""What if a recorded run had learned otherwise from one of its rollouts: other credit, other losses, no new episodes.
+
+    rollout_n, P_(n-1) of the run --values, reference, rescore--> scores, those of the run where it has them
+    rollout_n, scores --credit, with the other settings--> advantages
+    rollout_n, both advantages, P_(n-1) --first_steps--> gradients compared, clip shares and KL after a step
+
+The stages and their results are those of a run with these settings: what one of the two has computed, the other finds.
+Nothing of the recorded run is changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from prefect import flow
+from rich.console import Console
+
+from flows.learning import credit_rollout, rescore_rollout, score_under_warm_start, update_parameters
+from flows.run_state import Iteration, Models, Prepared, Run
+from flows.runtime.display import Display
+from flows.runtime.flow_runs import untagged_tasks
+from flows.sampling import play_greedily, select_groups
+from tasks.calls import make_call
+from tasks.credit.credit import read_credit
+from tasks.health.record import read_health
+from tasks.models_in_memory import base_reference
+from tasks.update.first_steps import FirstSteps, FirstStepsParameters, first_steps, read_first_steps
+from turnwise.data.arrays import TrajectoryAdvantages
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.store import Reference, default_store
+from turnwise.store.artifacts import EVERYTHING
+from turnwise.tracking.finding import RecordedRun
+
+RECORDED, WHAT_IF = "recorded", "what if"
+WITHOUT: Mapping[str, str] = {
+    "weights": "The optimizer's state of {policy} was pruned: gradients are compared, and no step is taken. --remake "
+    "makes it again.",
+    "nothing": "The policy of this iteration, {policy}, was pruned: there are no gradients. --remake makes it again.",
+}
+"""What is said where retention has left less than everything of a policy."""
+
+
+@dataclass(frozen=True)
+class Recredited:
+    """A rollout of a recorded run, credited as it was and as it would be."""
+
+    experiments: Mapping[str, Experiment]
+    """By `RECORDED` and `WHAT_IF`, the configuration."""
+    credits: Mapping[str, Reference]
+    """Their artifacts `credit`."""
+    rollout: Reference
+    policy: Reference
+    """The policy that the iteration updated."""
+    steps: FirstSteps | None
+    """None where no gradient was computed."""
+    notes: list[str]
+    """Why there is no gradient, or no step."""
+
+    def advantages(self) -> dict[str, dict[int, TrajectoryAdvantages]]:
+        """By `RECORDED` and `WHAT_IF` and by trajectory, the advantages."""
+        return {name: read_credit(made) for name, made in self.credits.items()}
+
+
+@flow(
+    name="what if",
+    flow_run_name="what if {run.name} iteration {number}",
+    validate_parameters=False,
+    persist_result=False,
+)
+@untagged_tasks
+def credit_again(
+    run: RecordedRun, number: int, recorded: Experiment, experiment: Experiment, remake: bool, quiet: bool = False
+) -> Recredited:
+    """Credit rollout `number` of a recorded run as `experiment` says, and compare gradients where the policy is there.
+
+    `remake`: make the policy or the rollout again where it was pruned.
+
+    Raises ConfigurationError where they were pruned and what is asked for cannot do without.
+    """
+    made = run.artifacts.iterations[number - 1]
+    state, iteration = _state(run, number, experiment)
+    display = Display(Console(quiet=quiet), Counter(["credit", "first_steps"]))
+    with display.showing():
+        if not remake:
+            _require_kept(run, number, {"its rollout": (iteration.rollout, EVERYTHING)})
+        _score_again(run, state, iteration, recorded, made, remake)
+        credits = {RECORDED: made["credit"], WHAT_IF: credit_rollout(state, iteration).make()}
+        kept = "everything" if remake else _kept_of_policy(iteration)
+        both = {RECORDED: recorded, WHAT_IF: experiment}
+        taken = kept == "everything"
+        steps = None if kept == "nothing" else _first_steps(run, number, both, credits, iteration, made, taken)
+    notes = [] if taken else [WITHOUT[kept].format(policy=iteration.before.policy)]
+    return Recredited(both, credits, iteration.rollout, iteration.before.policy, steps, notes)
+
+
+def _state(run: RecordedRun, number: int, experiment: Experiment) -> tuple[Run, Iteration]:
+    """The run and its iteration as they were before credit was given."""
+    artifacts = run.artifacts
+    names = Prepared.__dataclass_fields__
+    if missing := sorted(names.keys() - artifacts.prepared.keys()):
+        raise ConfigurationError(
+            f"{run.name} was recorded by an earlier version, which did not name its {', '.join(missing)}: run it again"
+        )
+    prepared = Prepared(**{name: artifacts.prepared[name] for name in names})
+    before, made = _before(run, number), artifacts.iterations[number - 1]
+    lagged = experiment.rollout.lag and number > 1 and "returned" not in artifacts.iterations[number - 2]
+    earlier = _before(run, number - 1) if lagged else None
+    known = number - 1 - experiment.rollout.lag
+    limit = (
+        experiment.below_the_worlds(read_health(artifacts.iterations[known - 1]["health"]).horizon.limit)
+        if known > 0
+        else experiment.first_turn_limit(number)
+    )
+    iteration = Iteration(number, before, limit, {"rollout": made["rollout"]}, earlier=earlier)
+    return Run(artifacts.variant, artifacts.seed, experiment, prepared, before, artifacts.start), iteration
+
+
+def _before(run: RecordedRun, number: int) -> Models:
+    """The policy that an iteration updated. No critic: its values were recorded."""
+    if number == 1:
+        return Models(run.artifacts.prepared["warm_start"], None)
+    last = run.artifacts.iterations[number - 2]
+    return Models(last.get("returned", last["policy"]), None)
+
+
+def _score_again(
+    run: RecordedRun,
+    state: Run,
+    iteration: Iteration,
+    recorded: Experiment,
+    made: Mapping[str, Reference],
+    remake: bool,
+) -> None:
+    """Add to the iteration what the other settings need besides the rollout: what the run has made, or is made now."""
+    experiment = state.experiment
+    if experiment.has_critic:
+        iteration.made["values"] = made["values"]
+    needed = [*(["reference"] if experiment.optimization.reference is not None else []), *experiment.rescored]
+    needed += ["greedy"] if experiment.plays_greedily else []
+    unmade = [name for name in needed if name not in made]
+    if not remake and unmade:
+        sampler = {"the policy that sampled it": (iteration.sampler.policy, MODEL_FILES)}
+        warm_start = {"its warm start": (state.prepared.warm_start, MODEL_FILES)}
+        _require_kept(run, iteration.number, warm_start if unmade == ["reference"] else sampler)
+    for name in needed:
+        if name in made:
+            iteration.made[name] = made[name]
+        elif name == "reference":
+            iteration.made[name] = score_under_warm_start(state, iteration).make()
+        elif name == "greedy":
+            iteration.made[name] = play_greedily(state, iteration).make()
+    for need in experiment.rescored:
+        if need not in made:
+            iteration.made[need] = rescore_rollout(state, iteration, need).make()
+    if experiment.selection.rule == "all":
+        return
+    if (experiment.selection, experiment.rewards) == (recorded.selection, recorded.rewards) and "selection" in made:
+        iteration.made["selection"] = made["selection"]
+    else:
+        iteration.made["selection"] = select_groups(state, iteration, make_call)
+
+
+def _first_steps(
+    run: RecordedRun,
+    number: int,
+    experiments: Mapping[str, Experiment],
+    credits: Mapping[str, Reference],
+    iteration: Iteration,
+    made: Mapping[str, Reference],
+    taken: bool,
+) -> FirstSteps:
+    scores = {RECORDED: made, WHAT_IF: iteration.made}
+    in_loss = {
+        name: scores[name]["reference"]
+        for name, each in experiments.items()
+        if each.optimization.penalty_in_loss is not None
+    }
+    on_trunk = {name: scores[name]["values"] for name, each in experiments.items() if each.critic_on_trunk}
+    reference = first_steps(
+        FirstStepsParameters(
+            updates={name: update_parameters(each, run.artifacts.seed, number) for name, each in experiments.items()},
+            taken=taken,
+        ),
+        policy=iteration.before.policy,
+        rollout=iteration.rollout,
+        credits=dict(credits),
+        references=in_loss or None,
+        values=on_trunk or None,
+        sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
+        label=f"what if {run.name} iteration {number}",
+    )
+    return read_first_steps(reference)
+
+
+def _kept_of_policy(iteration: Iteration) -> Literal["everything", "weights", "nothing"]:
+    """What retention has left of the policies whose gradient is computed."""
+    store, policy = default_store(), iteration.before.policy
+    if store.pruned(policy, MODEL_FILES) or store.pruned(iteration.sampler.policy, MODEL_FILES):
+        return "nothing"
+    if not store.pruned(policy):
+        return "everything"
+    return "weights" if base_reference(policy) is None else "nothing"
+
+
+def _require_kept(run: RecordedRun, number: int, needed: Mapping[str, tuple[Reference, Sequence[str]]]) -> None:
+    """Raise ConfigurationError where files were pruned that are needed."""
+    for what, (reference, files) in needed.items():
+        if default_store().pruned(reference, files):
+            raise ConfigurationError(
+                f"iteration {number} of {run.name} is credited with these settings from {what}, {reference}, which was "
+                "pruned: give --remake, which makes it again from what it was made of"
+            )
