@@ -83,8 +83,9 @@ def score_under_warm_start(run: Run, iteration: Iteration) -> Call:
 
 
 def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Call:
-    """What a credit rule needs of the policy that sampled the rollout, token by token."""
+    """What a credit rule needs of the policy that sampled the rollout, token by token or turn by turn."""
     experiment = run.experiment
+    plays = need != "score_norms"
     return call(
         rescore,
         lambda: RescoreParameters(
@@ -92,9 +93,11 @@ def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Call:
             learner=_learner_of_policy(experiment),
             temperature=experiment.rollout.temperature,
             micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+            play=play_parameters(experiment) if plays else None,
         ),
         policy=iteration.sampler.policy,
         rollout=iteration.rollout,
+        tokenizer=run.prepared.tokenizer if plays else None,
         label=run.label(iteration),
     )
 

@@ -54,7 +54,7 @@ def test_the_world_takes_60_lines() -> None:
 def test_the_world_passes_the_checker_from_the_readers_folder(folder: Path) -> None:
     result = turnwise(folder, "check", "till:Till")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "The world 'till' keeps its contract: 20 of 20 checks passed." in result.stdout
+    assert "The world 'till' keeps its contract: 21 of 21 checks passed." in result.stdout
 
 
 def test_training_on_it_is_accepted_where_the_readers_parameters_are(folder: Path) -> None:

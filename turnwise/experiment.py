@@ -210,6 +210,7 @@ class Experiment(Section):
         return CreditInputs(
             world=world.name,
             names_states=world.names_states,
+            names_answers=world.names_answers,
             group_size=self.rollout.group_size,
             acting_turns=curriculum.longest,
             further_turns=self.agent.context.policy == "summary" or self.agent.mode.name != "plain",

@@ -85,6 +85,7 @@ class Mixture(World):
             baseline for baseline in first.baselines if all(baseline in other.baselines for other in others)
         )
         self.names_states = all(part.world.names_states for part in self.parts.values())
+        self.names_answers = all(part.world.names_answers for part in self.parts.values())
         # One class serves all mixtures, so these are set on the instance.
         self.rewards = {  # type: ignore[misc]
             f"{part.name}/{name}": each for part in self.parts.values() for name, each in part.world.rewards.items()
@@ -147,6 +148,11 @@ class Mixture(World):
         part, own = self._own(task)
         introduction = f"{part.world.instruction}\n{part.world.grammar}\n" if self.introduce else ""
         return PartEpisode(part.name, ValidatedEnvironment(part.world.make(own, seed), task), introduction)
+
+    def answer(self, task: Task) -> str:
+        """The answer of the task's own world."""
+        part, own = self._own(task)
+        return part.world.answer(own)
 
     def attribution(self) -> str | None:
         """The attributions of the parts, joined; None if there are none."""

@@ -45,6 +45,7 @@ class SearchCorpus(World):
 
     name: ClassVar[str] = "search_corpus"
     version: ClassVar[str] = "1"
+    names_answers = True
     verbs: ClassVar[frozenset[str] | None] = frozenset({"search", "answer"})
     primary_metric: ClassVar[str] = "exact_match"
     oracle_success: ClassVar[float] = 1.0
@@ -127,10 +128,18 @@ class SearchCorpus(World):
 
     def make(self, task: Task, seed: int) -> CorpusEnvironment:
         """Environment for a task; nothing in it is random. Raises ValueError when the task belongs to another file."""
+        question = self._question(task)
+        return CorpusEnvironment(question, self._retriever, self.passages, self.passage_words, self._file.all)
+
+    def answer(self, task: Task) -> str:
+        """The first of the answers that the file accepts."""
+        return f"answer[{self._question(task).answers[0]}]"
+
+    def _question(self, task: Task) -> OpenQuestion:
         question = self._file.by_id.get(task.id.removeprefix(self._family))
         if question is None or not task.id.startswith(self._family):
             raise ValueError(f"a task of {self._questions} must be named like '{self._family}ID'; found {task.id!r}")
-        return CorpusEnvironment(question, self._retriever, self.passages, self.passage_words, self._file.all)
+        return question
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:

@@ -38,6 +38,7 @@ class Search(World):
     name: ClassVar[str] = "search"
     version: ClassVar[str] = VERSION
     blocks = False
+    names_answers = True
     verbs: ClassVar[frozenset[str] | None] = frozenset({"search", "answer"})
     baselines: tuple[str, ...] = ("random", "oracle", "closed-book")
     primary_metric: ClassVar[str] = "exact_match"
@@ -130,6 +131,10 @@ class Search(World):
     def make(self, task: Task, seed: int) -> SearchEnvironment:
         """Environment for a task; nothing in it is random. Raises ValueError for a task of another world."""
         return SearchEnvironment(find(task.id), corpus(), self.passages)
+
+    def answer(self, task: Task) -> str:
+        """The answer as the fact states it."""
+        return f"answer[{find(task.id).final.value}]"
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tasks.caching import depends_on
 from tasks.models_in_memory import SCORING, consulted_critic, log_probabilities, reference_log_probabilities
 from tasks.orchestration.deferred import task
+from tasks.playing import frame_of, playing_code, playing_reads
 from tasks.restoring import opened
+from tasks.rollout.in_memory import trajectories_of
+from turnwise.agent.formats import make_format
+from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.credit.batch import Rescored
 from turnwise.data import scores as score_files
+from turnwise.data.arrays import Ragged
 from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.score_norms import score_norms
@@ -65,24 +72,71 @@ class RescoreParameters(Section):
     learner: LearnerParameters
     temperature: float
     micro_batch_tokens: int
+    play: PlayParameters | None = None
+    """How the episodes were played, where the policy is asked for the right answers; else None."""
+
+
+def _hindsight_code(parameters: RescoreParameters) -> list[str]:
+    """What asks for the right answers, and the world that names them."""
+    asked = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
+    return [] if parameters.play is None else [*asked, *playing_code(parameters.play)]
+
+
+def _hindsight_reads(parameters: RescoreParameters) -> dict[str, Any]:
+    return {} if parameters.play is None else playing_reads(parameters.play)
 
 
 @task(name="rescore", task_run_name="{label}: rescore", retries=1)
-@depends_on(kernel=(*SCORING, "turnwise.policy.score_norms"), writes=SCORES)
+@depends_on(
+    kernel=(*SCORING, "turnwise.policy.score_norms"), writes=SCORES, code=_hindsight_code, reads=_hindsight_reads
+)
 def rescore(
-    parameters: RescoreParameters, *, policy: Reference, rollout: Reference, label: str = "rescore"
+    parameters: RescoreParameters,
+    *,
+    policy: Reference,
+    rollout: Reference,
+    tokenizer: Reference | None = None,
+    label: str = "rescore",
 ) -> Reference:
-    """What a credit rule needs to know of each reply token from the policy that sampled it, `policy`."""
+    """What a credit rule needs to know of a rollout from the policy that sampled it, `policy`.
+
+    One row per trajectory: of each reply token the norm of its score, or of each turn the score of the right answer,
+    for which the `tokenizer` is needed.
+    """
+    if parameters.need == "score_norms":
+        found = _score_norms(parameters, policy, rollout)
+    else:
+        assert tokenizer is not None, "answers are spelled with the tokenizer"
+        found = _answer_scores(parameters, policy, rollout, tokenizer)
+    with default_store().write("scores") as draft:
+        write_scores(draft.folder, Scores(found, np.zeros(len(found))))
+    return draft.reference
+
+
+def _score_norms(parameters: RescoreParameters, policy: Reference, rollout: Reference) -> Ragged:
     trajectories = read_arrays(opened(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
     halved = log_probabilities(
         policy, parameters.learner, sequences, parameters.temperature / 2, parameters.micro_batch_tokens
     )
     sampled = sequences.log_probabilities[sequences.mask]
-    norms = score_norms(sampled, halved.values[sequences.mask])
-    with default_store().write("scores") as draft:
-        write_scores(draft.folder, Scores(trajectories.reply_rows(norms), np.zeros(len(trajectories))))
-    return draft.reference
+    return trajectories.reply_rows(score_norms(sampled, halved.values[sequences.mask]))
+
+
+def _answer_scores(
+    parameters: RescoreParameters, policy: Reference, rollout: Reference, tokenizer: Reference
+) -> Ragged:
+    from turnwise.agent.hindsight import answer_scores, answered
+
+    assert parameters.play is not None, "answers are written as the episodes were played"
+    world = the_world(parameters.play.world)
+    form = make_format(parameters.play.agent.format, world)
+    trajectories = trajectories_of(rollout)
+    sequences = answered(trajectories, world.answer, form, frame_of(tokenizer))
+    scored = log_probabilities(
+        policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
+    )
+    return answer_scores(sequences, scored, [len(each.turns) for each in trajectories])
 
 
 class ValuesParameters(Section):

@@ -253,6 +253,13 @@ class Frank(Nameless):
     names_states = False
 
 
+class Mistaken(Corridor):
+    names_answers = True
+
+    def answer(self, task: Task) -> str:
+        return "left"
+
+
 class Modest(Corridor):
     class walk(Walk):
         def step(self, action: str) -> Step:

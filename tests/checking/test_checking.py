@@ -22,6 +22,7 @@ from corridor_worlds import (
     Longer,
     Lost,
     Misguided,
+    Mistaken,
     Modest,
     Mute,
     Nameless,
@@ -88,6 +89,7 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         (Numbered, "rewards are declared", "must be a text (str); found 1"),
         (Vagrant, "the process stays as it was", "step changed it from "),
         (Nameless, "states are named as the world says", "at corridor/test/0 does not: name it, or set names_states"),
+        (Mistaken, "named answers are right", "'left' does not at corridor/"),
         (Modest, "an ineffective step leaves the state", "says effective=False but changed the state"),
         (Fragile, "any reply is answered", "raised MemoryError: too long for me"),
         (Mute, "any reply is answered", "must be answered with a text; '' got ''"),
@@ -117,7 +119,7 @@ def test_what_several_checks_found_alike_is_written_out_once() -> None:
 def test_a_world_that_keeps_the_contract_passes_every_check() -> None:
     report = check_world(Corridor(turns=9), count=8, parameters={"turns": 9})
     assert report.passed, report.lines()
-    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 20 of 20 checks passed."
+    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 21 of 21 checks passed."
 
 
 @pytest.mark.usefixtures("other_processes_agree")
@@ -193,7 +195,7 @@ def test_a_world_without_an_oracle_is_checked_in_all_but_what_an_oracle_does() -
         "asking the oracle changes nothing": "does not apply: the world has no oracle",
         "the oracle reaches its score": "does not apply: the world has no oracle",
     }
-    assert report.lines()[-1].endswith("17 of 17 checks passed, 2 do not apply.")
+    assert report.lines()[-1].endswith("18 of 18 checks passed, 2 do not apply.")
     assert any(line.startswith("-       asking the oracle changes nothing") for line in report.lines())
 
 
@@ -222,7 +224,7 @@ def test_a_world_whose_random_policy_never_earns_a_difference_passes_with_a_warn
     (warned,) = [line for line in report.lines() if line.startswith("warn ")]
     assert "mean success 0.00; rewards differ within 0% of 2 groups of 8: a policy that plays like the random" in warned
     assert "must begin with demonstrations (warm_start) or an easier parameter" in warned
-    assert report.lines()[-1].endswith("20 of 20 checks passed, 1 with a warning.")
+    assert report.lines()[-1].endswith("21 of 21 checks passed, 1 with a warning.")
 
 
 @pytest.mark.usefixtures("other_processes_agree")

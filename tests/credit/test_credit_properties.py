@@ -44,6 +44,8 @@ RULES: list[tuple[str, Options]] = [
     ("length-adaptive-gae", {"alpha": 0.5}),
     ("cross-level-gae", {"lam": 0.8, "lam_turn": 0.5}),
     ("remax", {}),
+    ("information-gain", {"gamma": 0.9}),
+    ("information-gain", {"gain": "log-probability", "pooled": "apart", "rewards": "merged"}),
     ("optimal-token-baseline", {}),
     ("optimal-token-baseline", {"rewards": "turn", "steps": "turn", "alone": "return"}),
 ]

@@ -30,6 +30,7 @@ GROUP_OF_ONE = "ignore:a trajectory that has no other"
         ("maxrl", {"epsilon": 1e-6}, "options of 'maxrl' are rewards; found 'epsilon'"),
         ("grpo-passk", {"deviation": "batch"}, "deviation must be one of unbiased, population, none"),
         ("gdpo", {"rewards": "merged"}, "options of 'gdpo' are deviation, epsilon; found 'rewards'"),
+        ("information-gain", {"pooled": "together"}, "pooled must be one of joint, apart"),
         ("turn-reinforce", {"over": "trajectory"}, "over must be one of group, batch, none"),
         ("length-adaptive-gae", {"alpha": 0.0}, "alpha must be above 0"),
         ("length-adaptive-gae", {"lam": 0.9}, "found 'lam'"),
@@ -67,6 +68,7 @@ def test_an_unknown_name_or_option_is_refused_before_there_is_a_batch(
         ("opo", "'opo' needs reply_lengths"),
         ("optimal-token-baseline", "'optimal-token-baseline' needs reply_lengths"),
         ("remax", "'remax' needs greedy_rewards, what a greedy episode of the same task earns"),
+        ("information-gain", "needs answer_scores, the policy's log-probability of the right answer before each turn"),
         ("gdpo", "'gdpo' needs named_rewards, each named reward of a trajectory"),
     ],
 )
@@ -91,6 +93,7 @@ def test_what_an_estimator_says_it_needs_is_all_that_it_needs(name: str) -> None
         "reward_weights": [[1.0], [1.0]],
         "greedy_rewards": [[0.5, 0.0], [0.5, 0.0]],
         "score_norms": [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]],
+        "answer_scores": [[-1.0, -0.5], [-1.0, -2.0, -0.1]],
     }
     batch = CreditBatch(
         group=[0, 0],
@@ -121,7 +124,7 @@ def test_an_empty_batch_has_no_advantages(name: str) -> None:
 def test_a_trajectory_that_is_alone_in_its_group_has_no_signal_where_groups_are_compared(name: str) -> None:
     batch = replace(WITH_CRITIC, turn_rewards=[[0.5, 0.0]], anchors=[["a", "b"]])
     batch = replace(batch, named_rewards=[[0.5, 1.0]], reward_weights=[[1.0, 1.0]])
-    batch = replace(batch, score_norms=[[0.5, 0.2, 0.1]], greedy_rewards=[[0.1, 0.5]])
+    batch = replace(batch, score_norms=[[0.5, 0.2, 0.1]], greedy_rewards=[[0.1, 0.5]], answer_scores=[[-1.0, -0.5]])
     options = {"rule": "paper"} if name == "mt-grpo" else {}  # return-to-go keeps the raw return of one that is alone
     silent = not any(value for row in estimate(name, batch, **options) for value in row)
     assert silent == ESTIMATORS[name].grouped

@@ -15,7 +15,13 @@ from turnwise.credit.requirements import CreditInputs, needs_critic, require_cre
 from turnwise.errors import ConfigurationError
 
 EVERYTHING = CreditInputs(
-    world="corridor", names_states=True, group_size=2, acting_turns=2, further_turns=False, token_rewards=False
+    world="corridor",
+    names_states=True,
+    group_size=2,
+    acting_turns=2,
+    further_turns=False,
+    token_rewards=False,
+    names_answers=True,
 )
 PAPER = Credit(estimator="mt-grpo", options={"rule": "paper"})
 

@@ -62,7 +62,7 @@ def test_the_notebook_runs_and_every_cell_shows_something(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("own_world.py", "The world 'till' keeps its contract: 20 of 20 checks"),
+        ("own_world.py", "The world 'till' keeps its contract: 21 of 21 checks"),
         ("own_credit_rule.py", "The credit rule 'own_credit_rule:best_of_group' keeps its contract: 10 of 10 checks"),
         ("own_reward.py", "The reward 'own_reward:brevity' keeps its contract: 5 of 5 checks passed."),
     ],

@@ -39,7 +39,7 @@ def test_a_new_world_keeps_the_contract(folder: Path, capsys: pytest.CaptureFixt
     assert sorted(path.name for path in folder.iterdir()) == ["first_task.py", "first_task.yaml"]
     assert "turnwise check first_task:FirstTask" in capsys.readouterr().out
     assert status_of(["check", "first_task:FirstTask"]) == 0
-    assert "20 of 20 checks passed" in capsys.readouterr().out
+    assert "21 of 21 checks passed" in capsys.readouterr().out
 
 
 def test_a_new_world_can_be_trained_on_with_the_default_parameters(folder: Path) -> None:

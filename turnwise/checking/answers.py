@@ -103,6 +103,18 @@ def states_are_named_as_said(subject: Subject) -> str:
     return f"{acted_on} observations name their state"
 
 
+def named_answers_are_right(subject: Subject) -> str:
+    """Check that, with `names_answers`, the answer that the world names for a task solves it."""
+    if not subject.world.names_answers:
+        return "no task has one, as the world says"
+    for task in subject.sample:
+        answer = subject.world.answer(task)
+        with subject.reached(task, ()) as (environment, _):
+            if not environment.step(answer).success:
+                raise Broken(f"the answer that the world names must solve its task; {answer!r} does not at {task.id}")
+    return f"{len(subject.sample)} tasks have a right answer"
+
+
 def any_reply_is_answered(subject: Subject) -> str:
     """Check that any reply gets a text and raises nothing, and that an invalid one changes nothing.
 

@@ -163,6 +163,15 @@ def _greedy(problem: DecisionProblem) -> Path:
     return path
 
 
+def _beliefs(problem: DecisionProblem) -> dict[str, float]:
+    """What takes the place of the probability of the right answer: that of the likeliest path from each state."""
+    return {
+        state: max(path.probability for path in through) / math.fsum(path.probability for path in through)
+        for state in problem.states
+        if (through := [path for path in paths(problem) if state in path.states])
+    }
+
+
 def true_gradient(problem: DecisionProblem) -> Vector:
     """The exact gradient of the expected return with respect to the logit of each state, [states]."""
     gradient = dict.fromkeys(problem.states, 0.0)
@@ -177,7 +186,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
 
     Every reply counts as one token.
     """
-    greedy = _greedy(problem)
+    greedy, belief = _greedy(problem), _beliefs(problem)
     batch = CreditBatch(
         group=[0] * len(group),
         turn_rewards=Ragged.of(path.turn_rewards for path in group),
@@ -188,6 +197,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
         reward_weights=Ragged.of([[1.0, 1.0]] * len(group)),
         greedy_rewards=Ragged.of([[math.fsum(greedy.turn_rewards), greedy.outcome]] * len(group)),
         score_norms=Ragged.of([2.0 * slope**2 for slope in path.slopes] for path in group),  # of two logits
+        answer_scores=Ragged.of([math.log(belief[state]) for state in path.states] for path in group),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # turns that only one trajectory reaches are part of what is examined

@@ -13,6 +13,7 @@ from typing import Any
 from turnwise.checking.answers import (
     any_reply_is_answered,
     ineffective_steps_leave_the_state,
+    named_answers_are_right,
     rewards_are_declared,
     states_are_named_as_said,
 )
@@ -84,6 +85,7 @@ def check_world(
         ),
         ("rewards are declared", rewards_are_declared),
         ("states are named as the world says", states_are_named_as_said),
+        ("named answers are right", named_answers_are_right),
         ("an ineffective step leaves the state", ineffective_steps_leave_the_state),
         ("any reply is answered", any_reply_is_answered),
         ("close works after any prefix", close_works),

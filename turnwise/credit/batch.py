@@ -21,11 +21,11 @@ from turnwise.errors import CreditError
 if TYPE_CHECKING:  # a section's values are parameters of a stage, and are in its cache key by themselves
     from turnwise.config.schema import RewardSection
 
-PER_TURN = ("reply_lengths", "anchors", "trained")
+PER_TURN = ("reply_lengths", "anchors", "answer_scores", "trained")
 PER_TOKEN = ("values", "token_rewards", "score_norms")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NAMED = ("named_rewards", "reward_weights")
-NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED, "greedy_rewards")
+NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED, "greedy_rewards", "answer_scores")
 FLAGS = ("truncated", "trained")
 NEEDS: Mapping[str, str] = {
     "reply_lengths": "the tokens of each turn's reply",
@@ -35,9 +35,10 @@ NEEDS: Mapping[str, str] = {
     "reward_weights": "the weight of each named reward",
     "greedy_rewards": "what a greedy episode of the same task earns",
     "score_norms": "the squared norm of each reply token's score",
+    "answer_scores": "the policy's log-probability of the right answer before each turn",
 }
 """The inputs that a rule may declare as needed, in words."""
-Rescored = Literal["score_norms"]
+Rescored = Literal["score_norms", "answer_scores"]
 RESCORED: tuple[Rescored, ...] = get_args(Rescored)
 """Those of them for which a policy reads the rollout once more."""
 COMES_WITH: Mapping[str, tuple[str, ...]] = {"values": ("reply_lengths", "truncated", "bootstrap")}
@@ -84,6 +85,9 @@ class CreditBatch:
     """Two numbers per trajectory: the turn-level and the outcome reward of its task's greedy episode, weighted."""
     score_norms: Ragged | None = None
     """One per reply token of the whole trajectory: 1 - 2 pi(token) + sum of pi^2, see `turnwise.policy.score_norms`."""
+    answer_scores: Ragged | None = None
+    """Before each turn: the mean log-probability, in nats, of the tokens of the task's right answer, were it given in
+    that turn; see `turnwise.agent.hindsight`."""
     trained: Ragged | None = None
     """Which turns are trained; None: all. A turn that is not trained has advantage 0 and is left out of whitening. It
     is part of the episode nevertheless: its rewards count in every return, its tokens are time steps, and a group's
@@ -295,7 +299,7 @@ class CreditBatch:
     def _make_arrays(self) -> None:
         """Replace rows of numbers by arrays, and numbers per trajectory by Python's."""
         made: dict[str, Any] = {}
-        for name in ("turn_rewards", "reply_lengths", "trained", "greedy_rewards", *PER_TOKEN, *NAMED):
+        for name in ("turn_rewards", "reply_lengths", "answer_scores", "trained", "greedy_rewards", *PER_TOKEN, *NAMED):
             dtype = {"reply_lengths": np.int64, "trained": np.bool_}.get(name, np.float64)
             if getattr(self, name) is not None:
                 made[name] = Ragged.of(getattr(self, name), dtype)

@@ -28,7 +28,7 @@ from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.token_baseline import optimal_token_baseline
 from turnwise.credit.turn_level import mt_grpo
-from turnwise.credit.turn_returns import remax, turn_reinforce
+from turnwise.credit.turn_returns import information_gain, remax, turn_reinforce
 from turnwise.data.arrays import Advantages, Ragged
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.plugins import CREDIT_RULE, installed, is_named, plugin
@@ -113,6 +113,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "length-adaptive-gae": Estimator(length_adaptive_gae, "token", needs=_CRITIC, target_options={"alpha": None}),
     "cross-level-gae": Estimator(cross_level_gae, "token", needs=_CRITIC, target_options={"weight": 0.0}),
     "remax": Estimator(remax, "turn", needs=("greedy_rewards",)),
+    "information-gain": Estimator(information_gain, "turn", needs=("answer_scores",)),
     "optimal-token-baseline": Estimator(
         optimal_token_baseline, "token", needs=("reply_lengths", "score_norms"), grouped=True
     ),

@@ -28,6 +28,8 @@ class CreditInputs:
     """Whether a summary, a plan or a lesson is a turn, too."""
     token_rewards: bool
     """Whether there are rewards per token."""
+    names_answers: bool = False
+    """Whether the world names the right answer of each task."""
 
 
 def require_credit(credit: Credit, inputs: CreditInputs) -> None:
@@ -122,6 +124,17 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
         raise ConfigurationError(
             f"{key}.estimator {name} compares visits to the same state, which the world must name; "
             f"{inputs.world!r} names none: choose another estimator"
+        )
+    if "answer_scores" in estimator.needs and not inputs.names_answers:
+        raise ConfigurationError(
+            f"{key}.estimator {name} asks the policy for the right answer of each task, which the world must name; "
+            f"{inputs.world!r} names none: choose another estimator, or a world such as 'search'"
+        )
+    if "answer_scores" in estimator.needs and inputs.further_turns:
+        raise ConfigurationError(
+            f"{key}.estimator {name} asks before every turn how likely the right answer is, and in a turn that is a "
+            "summary, a plan or a lesson none can be given: set agent.mode to plain and agent.context.policy to 'full' "
+            "or 'window'"
         )
     if not estimator.token_rewards and inputs.token_rewards:
         raise ConfigurationError(

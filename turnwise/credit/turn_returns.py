@@ -1,4 +1,4 @@
-"""REINFORCE and ReMax on turns: each turn's return, compared with other turns, or with what a greedy episode earns.
+"""Returns of turns: REINFORCE, ReMax and information gain.
 
     turn-reinforce
 
@@ -9,6 +9,12 @@
     remax
 
     A_(i,t) = G_(i,t) - R(greedy)                   gamma 1; R: the whole return of a greedy episode of the same task
+
+    information-gain
+
+    P_(i,t) = exp(mean over the right answer's tokens of log pi(token | all before turn t, earlier tokens))
+    r_(i,t) = c (P_(i,t+1) - P_(i,t)), t < K;   r_(i,K) = outcome_i        K: its last turn
+    A_(i,t) = norm(r)_(i,t) + gamma A_(i,t+1)
 
 A discount per turn pays for short episodes, and not for short replies as one per token does (`reinforce++`).
 
@@ -27,6 +33,18 @@ reply all tokens of a turn have the same return. The greedy episode is played on
 that samples, in the world of the group's first episode. Differs: a task whose greedy episode was lost is left out;
 `rewards` says which rewards count on both sides. Unbiased: what is greedy does not depend on what was sampled, and is
 the same baseline for all actions. A late turn, which can only earn what is left, is compared with the whole return.
+
+Information gain: IGPO (Wang et al., arXiv 2510.14967), the gain in probability, all turns of a group normalised
+together (`pooled: joint`). Its release of February 2026 trains with gains in log-probability, as Delta-Belief-RL (arXiv
+2602.12342) has them, normalised apart from the outcomes. P is asked for in one pass over the rollout, in which the
+policy is given the answer in place of each reply: `turnwise.agent.hindsight`. Differs from the release: the deviation
+is an option, `unbiased` by default, where the release divides by the population's; a gain of exactly 0 is a turn like
+any other, where the release finds turns by rewards that are not 0. The last turn has no gain, since nothing follows it.
+
+Bias: gains add up to P_K - P_t, so a policy is also paid for states in which it would give the right answer and gives
+another. Means are over turns at any place, the turn itself included: as with `per-index` of `mt-grpo`, an episode that
+goes on pays a mean gain for each further turn, and one that stops does not. It is therefore no rule that compares
+within groups here, either: trajectories that are all alike have advantages.
 """
 
 from __future__ import annotations
@@ -35,8 +53,8 @@ from typing import Literal
 
 import numpy as np
 
-from turnwise.config.quantities import NotNegative, Share
-from turnwise.credit.batch import CreditBatch
+from turnwise.config.quantities import NotNegative, Number, Share
+from turnwise.credit.batch import CreditBatch, Rewards
 from turnwise.credit.group_relative import Deviation, standardised
 from turnwise.credit.placement import Placement, on_turns
 from turnwise.credit.reinforce import discounted_returns
@@ -62,6 +80,33 @@ def turn_reinforce(
         turns = returns.places(members)
         returns.values[turns] = standardised(returns.values[turns], deviation or "unbiased", epsilon)
     return returns
+
+
+def information_gain(
+    batch: CreditBatch,
+    *,
+    gain: Literal["probability", "log-probability"] = "probability",
+    coefficient: Number = 1.0,
+    rewards: Rewards = "outcome",
+    pooled: Literal["joint", "apart"] = "joint",
+    gamma: Share = 1.0,
+    deviation: Deviation = "unbiased",
+    epsilon: NotNegative = 1e-6,
+) -> Ragged:
+    """One advantage per turn. Needs `answer_scores`. Token rewards count with the outcome.
+
+    `pooled`: whether gains and outcomes of a group are normalised together, or each among their own.
+    """
+    assert batch.answer_scores is not None, "`estimate` asks for what is needed"
+    known = batch.answer_scores.values if gain == "log-probability" else np.exp(batch.answer_scores.values)
+    earned = Ragged(coefficient * np.diff(known, append=0.0), batch.turn_rewards.offsets)
+    earned.values[batch.last_turns] = batch.totals(rewards)
+    is_last = np.isin(np.arange(len(known)), batch.last_turns)
+    for members in batch.members.values():
+        turns = earned.places(members)
+        for pool in [turns] if pooled == "joint" else [turns[is_last[turns]], turns[~is_last[turns]]]:
+            earned.values[pool] = standardised(earned.values[pool], deviation, epsilon)
+    return discounted_returns(earned, gamma)
 
 
 def remax(batch: CreditBatch, *, rewards: Placement = "turn") -> Ragged:

@@ -48,6 +48,7 @@ RULES: Sequence[Rule] = (
     Rule("length-adaptive-gae", "length-adaptive-gae"),
     Rule("cross-level-gae", "cross-level-gae"),
     Rule("remax", "remax"),
+    Rule("information-gain", "information-gain"),
     Rule("optimal-token-baseline", "optimal-token-baseline", {"rewards": "merged"}),
 )
 """The rules, in the order in which they are shown."""
@@ -167,6 +168,7 @@ _LACKING = {
     "named_rewards": "it needs each reward by its name, which these episodes do not have",
     "reward_weights": "it needs each reward by its name, which these episodes do not have",
     "greedy_rewards": "it needs a greedy episode of each task, which the study does not play",
+    "answer_scores": "it needs the policy's probability of the right answer, which the study does not compute",
     "score_norms": "it needs the policy's scores of each token, which the study does not compute",
 }
 """Why a rule cannot be judged on a batch that lacks what it needs."""

@@ -175,6 +175,8 @@ class World(ABC):
     names_states: bool = True
     """Whether all observations name their state, as anchor-state credit requires. False: some do not, and such credit
     is refused before any compute."""
+    names_answers: bool = False
+    """Whether every task has a right answer, which `answer` names, as credit by information gain requires."""
     primary_metric: ClassVar[str] = "success"
     """The metric by which variants are compared: `success`, or the name of a reward or metric of this world."""
     oracle_success: ClassVar[float] = 0.0
@@ -224,6 +226,13 @@ class World(ABC):
     @abstractmethod
     def make(self, task: Task, seed: int) -> Environment:
         """An environment for one episode. `seed` drives only the episode's noise; the problem is given by the task."""
+
+    def answer(self, task: Task) -> str:
+        """The action that gives the right answer to a task, such as `answer[Paris]`. Only if `names_answers`.
+
+        A policy is never shown it while it plays. Raises ValueError for a task of another world.
+        """
+        raise NotImplementedError(f"the world {self.name!r} names no answers")
 
     def require_programs(self) -> None:  # noqa: B027  (most worlds need none; those that do override it)
         """Raise ValueError, with what to install, unless the programs that episodes are played in are on this machine.

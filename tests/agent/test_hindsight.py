@@ -1,0 +1,59 @@
+"""The right answer is put in the place of every reply, and the tokens that spell it are scored."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from agent_samples import Hill, form, play_texts
+
+from turnwise.agent.formats import FORMATS, Format, LineFormat, ThinkAnswerFormat
+from turnwise.agent.hindsight import answer_scores, answered, spelled_answer
+from turnwise.policy.tokenizer import ChatFrame
+from turnwise.world import Limits
+
+every_format = pytest.mark.parametrize("name", FORMATS)
+
+
+@every_format
+def test_the_scored_tokens_spell_the_answer_and_no_more(name: str, frame: ChatFrame) -> None:
+    written = FORMATS[name](frozenset({"search", "answer"}))
+    tokens, spelling = spelled_answer("answer[Up at height 3]", written, frame)
+    scored = frame.tokenizer.decode(list(tokens[spelling.start : spelling.stop]))
+    assert "Up at height 3" in scored and len(scored) <= len("Up at height 3") + 2  # a token may begin before it
+    assert written.read(frame.decode(tokens), 1).actions == ("answer[Up at height 3]",)
+
+
+def test_an_action_without_a_verb_is_the_answer_as_a_whole(frame: ChatFrame) -> None:
+    tokens, spelling = spelled_answer("jump up", ThinkAnswerFormat(), frame)
+    assert frame.tokenizer.decode(list(tokens[spelling.start : spelling.stop])).strip() == "jump up"
+
+
+def test_each_turns_context_is_followed_by_the_answer(frame: ChatFrame) -> None:
+    trajectory = play_texts(Hill(limits=Limits(turns=2)), form("up"), "nothing", frame=frame)
+    written: Format = ThinkAnswerFormat()
+    reply, spelling = spelled_answer("jump", written, frame)
+    sequences = answered([trajectory], lambda task: "jump", written, frame)
+    assert len(sequences) == len(trajectory.turns)
+    context: tuple[int, ...] = ()
+    for number, (turn, sequence) in enumerate(zip(trajectory.turns, sequences, strict=True)):
+        context += turn.observation_tokens
+        assert sequence.tokens == context + reply
+        assert [place for place, of in enumerate(sequence.turn_of_token) if of == number] == [
+            len(context) + place for place in spelling
+        ]
+        assert set(sequence.turn_of_token) == {-1, number}
+        context += turn.reply_tokens
+
+
+def test_a_turns_score_is_the_mean_over_the_answers_tokens(frame: ChatFrame) -> None:
+    trajectories = [play_texts(Hill(limits=Limits(turns=turns)), *["nothing"] * turns, frame=frame) for turns in (1, 2)]
+    sequences = answered(trajectories, lambda task: "jump", LineFormat(), frame)
+    counts = np.where(sequences.mask, np.cumsum(sequences.mask), 99.0)  # 99 where nothing is scored
+    found = answer_scores(sequences, sequences.rows(counts), [len(each.turns) for each in trajectories])
+    (each,) = set(sequences.reply_counts.tolist())
+    of_sequences = [each * number + (each + 1) / 2 for number in range(len(sequences))]
+    expected = iter(of_sequences)
+    assert found.tolist() == [[next(expected) for _ in trajectory.turns] for trajectory in trajectories]
+    assert math.isfinite(found.values.sum())
