@@ -1,4 +1,7 @@
-"""Ablation: runs every variant with every seed from one preparation and compares them."""
+"""Ablation: runs every variant with every seed from one preparation and compares them.
+
+The seeds are listed, or added until the comparisons are decided (`flows.workers.seeds`).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from flows.report import report_runs
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import untagged_tasks
 from flows.workers.left_out import divided
+from flows.workers.seeds import make_runs
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from turnwise.experiment import Experiment
@@ -29,7 +33,7 @@ from turnwise.store.default import require_place
 @flow(name="comparison", flow_run_name="{experiment.ablation.name}", validate_parameters=False, persist_result=False)
 @untagged_tasks
 def comparison(experiment: Experiment, processes: int | None = None, quiet: bool = False) -> AblationResult:
-    """Prepare once, run every variant with every seed, record, and write the report.
+    """Prepare once, run every variant with every seed that it needs, record, and write the report.
 
     The runs are made by whom `compute.runner` names, or by so many `processes` of this machine. Where there are more of
     them than runs, the others sample ahead (`rollout.lag`). The results do not depend on who makes a run.
@@ -48,7 +52,8 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     require_place()
     require_memory(experiment, processes)
     progress = FlowProgress(experiment.ablation.name)
-    display = plan_ablation(experiment).display(console, processes, progress.reached)
+    plan = plan_ablation(experiment)
+    display = plan.display(console, processes, progress.reached)
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)
@@ -57,7 +62,10 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
         record.compared_with({**baselines, WARM_START: warm_start})
         with record.open_runs():
             with shared_runs(experiment, prepared, record, display, console, processes) as shared:
-                runs, left_out = divided(shared.outcomes())
+                outcomes = make_runs(
+                    experiment, warm_start, shared.outcomes, lambda runs: display.expect_less(plan.kinds_of(runs))
+                )
+                runs, left_out = divided(outcomes)
             reported = report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out).make()
     if display.computed:
         seconds = time.monotonic() - began + shared.seconds

@@ -40,7 +40,7 @@ def judge_start(run: Run) -> None:
     """
     signal = signal_at_start(run.experiment, run.start_at_horizon or run.start)
     run.start_warning = "" if signal is None else signal.warning()
-    if run.start_warning and run.seed == run.experiment.ablation.seeds[0]:
+    if run.start_warning and run.seed == run.experiment.ablation.all_seeds[0]:
         logger.warning("before iteration 1 of %s: %s", run.variant, run.start_warning)
 
 

@@ -21,6 +21,7 @@ from flows.run_state import Prepared, Run
 from flows.runtime.display import Display
 from flows.runtime.work_left import kind_of, model_seconds
 from flows.train import begin, iterate, play_test_tasks, return_to_healthy
+from flows.workers.seeds import RunName, every_run, next_runs
 from tasks.calls import Call, Unrecorded
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment
@@ -77,6 +78,11 @@ class Plan:
         """The stages of one run."""
         return [each for each in self.stages if each.run == name]
 
+    def kinds_of(self, runs: Sequence[RunName]) -> Counter[str]:
+        """How many stages these runs have, by their kind."""
+        names = {f"{variant} seed {seed}" for variant, seed in runs}
+        return Counter(each.kind for each in self.stages if each.run in names)
+
 
 def plan_preparation(experiment: Experiment, *, evaluated: bool = False) -> Plan:
     """What every run starts from; and `evaluated`, on the test task set, next to the baseline policies."""
@@ -105,7 +111,7 @@ def plan_ablation(experiment: Experiment, *, looks: bool = True) -> Plan:
     prepared = prepare_policy(experiment, materials(experiment, way.take), way.take)
     baselines = evaluate_baselines(experiment, prepared, way.take)
     warm_start = evaluate_warm_start(experiment, prepared, way.take)
-    runs = way.train_all(experiment, prepared)
+    runs = way.train_all(experiment, prepared, warm_start)
     way.take(report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, []))
     return Plan(experiment, tuple(way.stages), tuple(runs))
 
@@ -114,7 +120,7 @@ def plan_runs(experiment: Experiment, *, tested: bool = True) -> Plan:
     """The preparation, and every run of an ablation, as in a sweep. Without `tested` no test task is played."""
     way = _Way()
     prepared = prepare_policy(experiment, materials(experiment, way.take), way.take)
-    runs = way.train_all(experiment, prepared, tested)
+    runs = [way.train(experiment.variant(name), prepared, name, seed, tested) for name, seed in every_run(experiment)]
     return Plan(experiment, tuple(way.stages), tuple(runs))
 
 
@@ -157,13 +163,20 @@ class _Way:
         self.stages.append(PlannedStage(call.stage, call.label, self._run, self._iteration, key, recorded))
         return recorded or call.unrecorded
 
-    def train_all(self, experiment: Experiment, prepared: Prepared, tested: bool = True) -> list[Run]:
-        """Every variant with every seed."""
-        return [
-            self.train(experiment.variant(variant), prepared, variant, seed, tested)
-            for seed in experiment.ablation.seeds
-            for variant in experiment.ablation.variants
-        ]
+    def train_all(self, experiment: Experiment, prepared: Prepared, warm_start: Reference) -> list[Run]:
+        """All runs that are needed; where their results are not recorded, what is decided is not known, so at most."""
+        runs: dict[RunName, Run] = {}
+        while names := next_runs(experiment, warm_start, runs):
+            runs |= {each: self._train(experiment, prepared, each) for each in names}
+            if any(isinstance(each, Unrecorded) for each in [warm_start, *(runs[name].test for name in names)]):
+                racing = {variant for variant, _ in names}
+                left = [each for each in every_run(experiment) if each[0] in racing and each not in runs]
+                runs |= {each: self._train(experiment, prepared, each) for each in left}
+                break
+        return list(runs.values())
+
+    def _train(self, experiment: Experiment, prepared: Prepared, name: RunName) -> Run:
+        return self.train(experiment.variant(name[0]), prepared, *name)
 
     def train(self, own: Experiment, prepared: Prepared, variant: str, seed: int, tested: bool = True) -> Run:
         """One variant with one seed, as `flows.train.train`."""

@@ -33,6 +33,7 @@ def report_runs(
             seed=experiment.evaluation.seed,
             success_threshold=experiment.ablation.success_threshold,
             attempts=experiment.agent.mode.attempts or 1,
+            until=experiment.ablation.until,
             plotted=plotted_measures(),
         ),
         baselines=dict(baselines),

@@ -30,6 +30,7 @@ from flows.run_state import Prepared, Run
 from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import untagged_tasks
 from flows.workers.left_out import divided, require_none, said_of
+from flows.workers.seeds import every_run
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from tasks.playing import tasks_of
@@ -77,7 +78,7 @@ class SweepResult:
 
 def sweep_seeds(experiment: Experiment, number: int) -> list[int]:
     """So many seeds, none of which the experiment's own comparison uses."""
-    taken = set(experiment.ablation.seeds)
+    taken = set(experiment.ablation.all_seeds)
     return list(itertools.islice((seed for seed in itertools.count(FIRST_SEED) if seed not in taken), number))
 
 
@@ -139,7 +140,7 @@ def sweep(
             record.open_runs(),
             shared_runs(experiment, prepared, record, display, console, processes, tested=False) as shared,
         ):
-            runs, left_out = divided(shared.outcomes())
+            runs, left_out = divided(shared.outcomes(every_run(experiment)))
     report = _report(experiment, candidates, prepared, runs, left_out)
     digest = digest_of([str(reference) for reference in all_references(runs)])
     folder = results_folder(experiment)
@@ -177,7 +178,7 @@ def _report(
     ended = [ended_run(run.variant, run.seed, run.ended) for run in runs if run.ended is not None]
     return SweepReport(
         list(candidates),
-        experiment.ablation.seeds,
+        experiment.ablation.all_seeds,
         tasks,
         judgement,
         column.better != "lower",

@@ -51,7 +51,7 @@ def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule
     planned = sum((plan_runs(experiment).kinds for experiment in experiments), Counter[str]())
     with Display(Console(), planned).showing():
         for experiment in experiments:
-            first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
+            first_half = experiment.ablation.all_seeds[: len(experiment.ablation.all_seeds) // 2]
             for run in all_runs(experiment):
                 runs.append(run)
                 (choosing if run.seed in first_half else trying).append(as_monitored(run))
@@ -63,7 +63,7 @@ def all_runs(experiment: Experiment) -> list[Run]:
     prepared = prepare_policy(experiment, prepare_materials(experiment))
     return [
         train(experiment.variant(variant), prepared, variant, seed)
-        for seed in experiment.ablation.seeds
+        for seed in experiment.ablation.all_seeds
         for variant in experiment.ablation.variants
     ]
 
@@ -116,7 +116,7 @@ def _require_sense(experiment: Experiment) -> None:
                 f"{variant!r} alarms.response: {own.alarms.response} and guards {', '.join(guards) or 'none'}: "
                 "set the response to log and every guard to null"
             )
-    if len(experiment.ablation.seeds) < 2:
+    if len(experiment.ablation.all_seeds) < 2:
         raise ConfigurationError(
             "a calibration must have seeds to choose on and others to try on; "
             f"found ablation.seeds: {experiment.ablation.seeds}: give at least 2"

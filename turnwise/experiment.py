@@ -325,7 +325,7 @@ def single(experiment: Experiment, variant: str | None, seed: int | None) -> Exp
         values["variants"] = {"base": {}}
     elif variant not in experiment.variants:
         raise ConfigurationError(f"variant: {unknown(variant, experiment.variants)}")
-    chosen = experiment.ablation.seeds[0] if seed is None else seed
+    chosen = experiment.ablation.all_seeds[0] if seed is None else seed
     name = f"{experiment.ablation.name}-{variant}-{chosen}"
     values["ablation"] = {"name": name, "seeds": [chosen], "variants": [variant]}
     return build(values, like=experiment)

@@ -26,6 +26,7 @@ from tasks.calls import Unrecorded
 from tasks.playing import tasks_of
 from tasks.prepare.task_sets import draw_task_set
 from turnwise.config.runner import Runner
+from turnwise.config.schema import Ablation
 from turnwise.config.world_checks import missing_files
 from turnwise.data.task_sets import require_disjoint, task_set_digest
 from turnwise.errors import ConfigurationError
@@ -59,8 +60,8 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     plan = plan_ablation(experiment, looks=drawn and playable and not asks_hub(experiment.policy.model))
     for line in _start(plan) if drawn and playable else []:
         console.print(f"{'start':<12}{line}", highlight=False)
-    seeds = experiment.ablation.seeds
-    console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
+    ablation = experiment.ablation
+    console.print(f"\n{ablation.name}: for each of {_range(ablation)} seeds, at most\n", highlight=False)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     # On a narrow terminal long names give way; numbers and headings do not.
     for heading in ("variant", "estimator"):
@@ -83,7 +84,7 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     if recorded := plan.recorded.total():
         console.print(f"Of all {len(plan.stages):,} stages {recorded:,} are recorded already.", highlight=False)
     runner = experiment.compute.runner.with_processes(processes)
-    console.print(_who(runner, len(runs) * len(seeds)), highlight=False)
+    console.print(_who(runner, ablation), highlight=False)
     for place, held in placement(experiment.compute):
         console.print(f"On the {place}, of each run: {held}.", highlight=False)
     _show_needs(experiment, console, runner.processes)
@@ -134,7 +135,7 @@ def recorded_signals(plan: Plan) -> dict[InitialSignal, list[str]]:
     signals: dict[InitialSignal, list[str]] = {}
     for run in plan.runs:
         start = run.start_at_horizon or run.start
-        if run.seed == plan.experiment.ablation.seeds[0] and not isinstance(start, Unrecorded):
+        if run.seed == plan.experiment.ablation.all_seeds[0] and not isinstance(start, Unrecorded):
             signal = signal_at_start(plan.experiment.variant(run.variant), start)
             if signal is not None:
                 signals.setdefault(signal, []).append(run.variant)
@@ -155,13 +156,20 @@ def _start(plan: Plan) -> Iterator[str]:
         yield f"warning, {start}{of}: {signal.warning()}" if signal.is_missing else f"{start}{of}: {signal.found()}"
 
 
-def _who(runner: Runner, runs: int) -> str:
-    """Who makes the runs."""
+def _range(ablation: Ablation, each: int = 1) -> str:
+    """How many seeds there are, or runs with `each` of them: `5`, or `3 to 20` where they are added until decided."""
+    rule, most = ablation.until, each * len(ablation.all_seeds)
+    return f"{most}" if rule is None else f"{each * rule.first} to {most}"
+
+
+def _who(runner: Runner, ablation: Ablation) -> str:
+    """Who makes the runs, and how many there are."""
+    runs = _range(ablation, len(ablation.variants))
     if runner.kind == "ray":
         memory = f", {runner.memory_gib:g} GiB" if runner.memory_gib else ""
         each = f"{runner.cores:g} cores, {runner.cards:g} cards{memory}"
         return f"Runs: {runs}, made by the Ray cluster at {runner.address}, each with {each}."
-    sharing = min(runner.processes, runs)
+    sharing = min(runner.processes, len(ablation.variants) * ablation.seeds_at_once)
     if sharing == 1:
         return f"Runs: {runs}, made by this process, one after the other."
     return f"Runs: {runs}, shared by {sharing} processes of this machine."

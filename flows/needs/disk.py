@@ -50,7 +50,7 @@ def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
     dimensions = dimensions_of(experiment.policy)
     if dimensions is None:
         return None
-    shapes, seeds = dimensions.shapes, len(experiment.ablation.seeds)
+    shapes, seeds = dimensions.shapes, len(experiment.ablation.all_seeds)
     runs = [(planned_run(experiment, name), experiment.variant(name)) for name in experiment.ablation.variants]
     episodes = seeds * sum(run.episodes + run.evaluated for run, _ in runs)
     tokens = seeds * sum((run.episodes + run.evaluated) * (run.reply_tokens // run.episodes) for run, _ in runs)
@@ -156,7 +156,7 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
     episodes = optimization.iterations * own.rollout.prompts * own.rollout.group_size
     if own.rollout.scheme == "branching":  # one group from each state, for each reply of the group
         episodes *= acting * len(lengths)
-    stages = stages_of_run(own, variant, own.ablation.seeds[0])
+    stages = stages_of_run(own, variant, own.ablation.all_seeds[0])
     evaluated = {each.iteration for each in stages if each.kind == "evaluate"}  # 0 is what the run starts from
     tasks = len(evaluated) * own.data.validation_tasks + own.data.test_tasks
     return PlannedRun(

@@ -251,7 +251,7 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
 
 def processes_with_runs(experiment: Experiment, processes: int) -> int:
     """The number of processes that train at the same time."""
-    return min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds))
+    return min(processes, len(experiment.ablation.variants) * experiment.ablation.seeds_at_once)
 
 
 def fits(needed: int, available: int) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import astuple, fields
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from turnwise.reporting.data.tables import (
 from turnwise.reporting.formatting import heading, marked, with_bounds
 from turnwise.reporting.html.report_files import PAGE_FILE
 from turnwise.results.report_data import ReportData
+from turnwise.statistics.until_decided import SettledComparison
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +67,14 @@ class AblationReport:
     def verdicts(self) -> pd.DataFrame:
         """One row per comparison: the difference with its interval, p, and the verdict. Empty with one seed."""
         return _frame(VERDICTS_HEADER, verdict_rows(self.data))
+
+    def seeds(self) -> pd.DataFrame:
+        """One row per comparison that seeds were added for: how and after how many it ended, and what one that is open
+        would cost. Empty where seeds were listed.
+        """
+        race = self.data.race
+        rows: list[tuple[object, ...]] = [] if race is None else [astuple(each) for each in race.comparisons]
+        return _frame(tuple(each.name for each in fields(SettledComparison)), rows)
 
     def curves(self) -> pd.DataFrame:
         """One row per plotted metric, run and iteration."""

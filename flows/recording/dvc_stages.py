@@ -155,7 +155,12 @@ ONCE: Mapping[str, Callable[[Experiment], None]] = {
 
 def _require_part(experiment: Experiment, variant: str, seed: int) -> None:
     ablation = experiment.ablation
-    if variant not in ablation.variants or seed not in ablation.seeds:
+    if ablation.until is not None:
+        raise ConfigurationError(
+            "ablation.seeds must be a list where DVC makes the runs, whose stages are known beforehand; found until: "
+            "decided: list them, or run turnwise ablation"
+        )
+    if variant not in ablation.variants or seed not in ablation.all_seeds:
         raise ConfigurationError(
             f"a run must be part of the ablation, whose variants are {ablation.variants} and whose seeds are "
             f"{ablation.seeds}; found {variant!r} with seed {seed}"

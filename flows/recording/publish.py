@@ -21,6 +21,7 @@ from flows.workers.left_out import require_none, said_of
 from tasks.report.report_file import read_report
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
+from turnwise.reporting.formatting import race_sentences
 from turnwise.results.cells import WARM_START
 from turnwise.results.report_data import ReportData
 from turnwise.store.digests import digest_of
@@ -73,7 +74,8 @@ def publish(
     repeat = compared_with_former(folder, digests)
     write_results(folder, data, digests)
     sentences = [] if data.outcomes is None else data.outcomes.sentences()
-    record.close(folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out))
+    seeds = [] if data.race is None else race_sentences(data.race)
+    record.close(folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out), seeds)
     return AblationResult(data, folder, digest, repeat, computed, found, outcome.left_out)
 
 
@@ -83,7 +85,7 @@ def publish_finished(experiment: Experiment, finished: FinishedAblation) -> Abla
     record = AblationRecord(experiment, outcome.prepared, finished.code)
     record.compared_with({**outcome.baselines, WARM_START: outcome.warm_start})
     for run in outcome.runs:
-        if run.start_warning and run.seed == experiment.ablation.seeds[0]:
+        if run.start_warning and run.seed == experiment.ablation.all_seeds[0]:
             logger.warning("before iteration 1 of %s: %s", run.variant, run.start_warning)
         if run.ended is not None:
             logger.warning("%s. The policy that it ended with is tested, and counts like any other", run.ended.message)

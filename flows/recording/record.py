@@ -327,13 +327,14 @@ class AblationRecord:
         summary: Mapping[str, float] | None = None,
         outcomes: Sequence[str] = (),
         fault: str = "",
+        seeds: Sequence[str] = (),
     ) -> None:
         """Finish the ablation's parent run with its report, and the figures of its table as metrics.
 
-        `outcomes` says which runs were ended early or left out. With a `fault`, which has left runs out, the parent run
-        is marked as failed.
+        `outcomes` says which runs were ended early or left out, `seeds` after how many of them comparisons ended. With
+        a `fault`, which has left runs out, the parent run is marked as failed.
         """
-        self.tracked.close(report, result_digest, summary, outcomes, fault)
+        self.tracked.close(report, result_digest, summary, outcomes, fault, seeds)
 
     def _write(self, run_name: str) -> None:
         """Write the metrics of the run's iterations that wait to be written."""

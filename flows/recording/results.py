@@ -23,7 +23,7 @@ from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
-from turnwise.results.outcomes import Outcomes
+from turnwise.results.outcomes import Outcomes, VariantWork
 from turnwise.results.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
@@ -145,9 +145,15 @@ def with_circumstances(
         seconds=account(prepared, report, evaluations, runs),
         work=work,
         outcomes=_with_seconds(data.outcomes, runs),
+        race=None if data.race is None else data.race.with_hours(_hours_of_a_run(work)),
         lineage=lineage_of(experiment, prepared, report),
         notes=[*data.notes, *start_notes(runs)],
     )
+
+
+def _hours_of_a_run(work: Sequence[VariantWork]) -> dict[str, float]:
+    """By variant, what one of its runs has taken on average."""
+    return {each.variant: sum(each.seconds.values()) / each.runs / 3600 for each in work}
 
 
 def _with_seconds(outcomes: Outcomes | None, runs: Sequence[Run]) -> Outcomes | None:

@@ -23,6 +23,7 @@ from flows.runtime.display import Display
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
+from flows.workers.seeds import RunName
 from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from flows.workers.following import FollowedRun
 
 logger = logging.getLogger(__name__)
-
-RunName = tuple[str, int]
-"""Variant and seed."""
 
 
 class Workers(Protocol):
@@ -90,8 +88,8 @@ class SharedRuns(Observer):
         self._workers: Workers | None = None
         self._made: dict[RunName, Run | TrainingEnded] = {}
         self._followed: dict[RunName, FollowedRun] = {}
-        self._left = [(variant, seed) for seed in experiment.ablation.seeds for variant in experiment.ablation.variants]
-        """What this process has not begun, in order."""
+        self._left: list[RunName] = []
+        """What this process has not begun of the runs that were asked for, in order."""
 
     @property
     def seconds(self) -> float:
@@ -111,12 +109,13 @@ class SharedRuns(Observer):
 
     def share(self) -> None:
         """Once something was computed here, hand the runs that are left to the workers."""
-        if self._computes and not self._elsewhere and self._workers is None:
-            self._hand_out(self._left)
+        if self._computes and not self._elsewhere:
+            self._hand_out([each for each in self._left if each not in self._followed])
 
-    def outcomes(self) -> dict[RunName, Run | TrainingEnded]:
-        """Every variant with every seed, or the fault that ended it. Whatever becomes of one run, the others go on."""
-        every = list(self._left)
+    def outcomes(self, names: Sequence[RunName]) -> dict[RunName, Run | TrainingEnded]:
+        """These runs, or the faults that ended them. Whatever becomes of one run, the others go on."""
+        every = list(names)
+        self._left = list(names)
         if self._elsewhere:
             self._hand_out(every)
         with observing(self):
@@ -128,9 +127,12 @@ class SharedRuns(Observer):
             for each in every:
                 if each not in self._made:
                     self._await(each)
+        return {each: self._made[each] for each in every}
+
+    def finish(self) -> None:
+        """Let the workers end, who have nothing more to do."""
         if self._workers is not None:
             self._workers.finish()
-        return {each: self._made[each] for each in every}
 
     def end(self) -> None:
         """End the workers that are still at work."""
@@ -145,7 +147,7 @@ class SharedRuns(Observer):
         from flows.workers.following import FollowedRun
         from flows.workers.orders import RunOrder
 
-        self._workers = self._make_workers()
+        self._workers = self._workers or self._make_workers()
         prepared = vars(self._prepared)
         for variant, seed in runs:
             order = RunOrder(
@@ -207,7 +209,7 @@ def shared_runs(
     """
     runner = experiment.compute.runner
     on_ray = runner.kind == "ray"
-    workers = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds)) - 1
+    workers = min(processes, len(experiment.ablation.variants) * experiment.ablation.seeds_at_once) - 1
     samplers = processes - workers - 1
 
     def make_workers() -> Workers:
@@ -234,6 +236,7 @@ def shared_runs(
         )
         try:
             yield shared
+            shared.finish()
         finally:
             shared.end()
 

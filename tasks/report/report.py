@@ -16,7 +16,7 @@ from tasks.playing import world_code
 from tasks.report import history
 from tasks.report.report_file import DATA_FILE
 from tasks.restoring import opened
-from turnwise.config.schema import RewardSection, Section, WorldSection
+from turnwise.config.schema import RewardSection, Section, SeedsUntil, WorldSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
@@ -36,6 +36,7 @@ from turnwise.results.cells import (
 from turnwise.results.outcomes import Outcomes, collected, ended_run
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points
+from turnwise.statistics.until_decided import Looks, with_looks, worth_having
 from turnwise.store import Reference, default_store
 from turnwise.world import Column, Reward, World, make_world
 
@@ -68,6 +69,8 @@ class ReportParameters(Section):
     """The metrics of an iteration's artifacts that are plotted over iterations."""
     attempts: int
     """How often a task may be attempted; above 1, the table gets a column for success at the first attempt."""
+    until: SeedsUntil | None = None
+    """By what rule seeds were added; None where they were listed."""
 
 
 @task(name="report", task_run_name="{label}: report", retries=1)
@@ -111,6 +114,7 @@ def report(
     def judged(column: Column, curves: Mapping[str, Sequence[Points]]) -> Judgement | None:
         return _judgement(parameters, column, world, baselines, warm_start, tests, curves)
 
+    looks = _looks(parameters, world.primary_column, world, warm_start, tests)
     data = report_data.ReportData(
         title=parameters.title,
         description=world.instruction,
@@ -132,6 +136,7 @@ def report(
         notes=[*_notes(world), *lost_note(_lost_shares(parameters, baselines, warm_start, tests))],
         judgement=judged(world.primary_column, _variant_curves(parameters, world, starts, evaluations)),
         greedy=judged(greedy_column(world), {}),
+        race=None if looks is None else looks.race,
     )
     with default_store().write("report") as draft:
         (draft.folder / DATA_FILE).write_text(data.to_json())
@@ -254,7 +259,7 @@ def _judgement(
         return None
     means = {name: cell(evaluation, world, column) for name, evaluation in baselines.items()}
     frame = ReferencePoints(Results({0: start}), means.get("random"), means.get("oracle"))
-    return judge(
+    judgement = judge(
         column.heading,
         {variant: Results(runs) for variant, runs in variants.items()},
         frames=dict.fromkeys(variants, frame),
@@ -262,6 +267,24 @@ def _judgement(
         stated=parameters.success_threshold,
         share=column.percent,
     )
+    looks = _looks(parameters, column, world, warm_start, tests)
+    return judgement if looks is None else with_looks(judgement, looks)
+
+
+def _looks(
+    parameters: ReportParameters, column: Column, world: World, warm_start: Reference, tests: Sequence[Reference]
+) -> Looks | None:
+    """The looks at a column by which seeds were added, or while they were; None where they were listed."""
+    if parameters.until is None:
+        return None
+    runs: dict[str, dict[int, dict[str, float]]] = {}
+    for run, test in zip(parameters.runs, tests, strict=True):
+        runs.setdefault(run.variant, {})[run.seed] = task_means(test, world, column)
+    for each in parameters.left_out:
+        runs.setdefault(each.variant, {})[each.seed] = {}
+    start = task_means(warm_start, world, column)
+    worth = worth_having(parameters.until, column.percent)
+    return Looks(runs, Results({0: start}) if start else None, parameters.until, worth=worth)
 
 
 def _samples(

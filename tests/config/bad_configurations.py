@@ -303,6 +303,27 @@ OUT_OF_BOUNDS = (
         }.items()
         for value in values
     ),
+    *(
+        Value("ablation.seeds", f"{{until: decided{options}}}", f"ablation.seeds.{said}")
+        for options, said in (
+            ("", "at_most must be set"),
+            (", at_most: 2", "at_most must be at least 3"),
+            (", at_most: 1001", "at_most must be at most 1000"),
+            (", at_most: 2.5", "at_most must be a whole number"),
+            (", at_most: 20, first: 2", "first must be at least 3: the spread of two seeds"),
+            (", at_most: 20, first: 21", "first must be at most ablation.seeds.at_most: 20; found 21"),
+            (", at_most: 20, step: 0", "step must be at least 1"),
+            (", at_most: 20, compare: warm", "compare must be one of pairs, warm-start, all; found 'warm'"),
+            (", at_most: 20, worth_having: -0.1", "worth_having must be at least 0"),
+            (", at_most: 20, worth_hawing: 0.1", "worth_hawing: 'worth_hawing' is not a known name"),
+        )
+    ),
+    Value("ablation.seeds", "{until: never, at_most: 5}", "ablation.seeds.until must be one of decided"),
+    Value("ablation.seeds", "{at_most: 5}", "ablation.seeds.until must be set"),
+    Value("ablation.seeds", "5", "ablation.seeds must be a list"),
+    Value(
+        "ablation", "{name: a, seeds: {until: decided, at_most: 5}, variants: [grpo-or]}", "compare must be warm-start"
+    ),
     Value("optimization.adapter", "{rank: 1000000000, alpha: 16}", "optimization.adapter.rank"),
     Value("optimization.adapter", "{rank: 8, alpha: 0}", "optimization.adapter.alpha"),
     Value("alarms.rules", "{entropy: {below: 1e300}}", "alarms.rules.entropy.below"),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from turnwise.config.overlays import Written
 
+KINDS_OF_SEEDS = ("a list of seeds", "a rule for seeds")
+"""What pydantic calls the two ways to give seeds where it names a mistake; no message repeats it."""
 MOST_MISTAKES = 8
 """Most errors listed in one message: more than that have a common cause, such as the wrong kind of file."""
 
@@ -42,7 +44,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 
 def _line(mistake: Any, model: type[BaseModel]) -> str:
     """One mistake: key, requirement, what was found, suggestion."""
-    path = mistake["loc"]
+    path = tuple(part for part in mistake["loc"] if part not in KINDS_OF_SEEDS)
     key = ".".join(str(part) for part in path)
     if mistake["type"] == "extra_forbidden":
         return f"{key}: {unknown(str(path[-1]), _fields_at(model, path[:-1]))}"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from turnwise.config.addresses import StoreUrl, Title, TrackingUri
+from turnwise.config.messages import KINDS_OF_SEEDS
 from turnwise.config.quantities import (
     Batch,
     Betas,
@@ -31,6 +32,7 @@ from turnwise.config.quantities import (
     TrainingTemperature,
     Whole,
     Width,
+    because,
 )
 from turnwise.world import with_preset
 
@@ -294,15 +296,68 @@ class EvaluationSection(Section):
     seed: Seed
 
 
+Compared = Literal["pairs", "warm-start", "all"]
+"""Which comparisons seeds are added for: of the variants with each other, with the warm start, or both."""
+
+
+class SeedsUntil(Section):
+    """Seeds 1, 2, ... until comparisons are decided: see `turnwise.statistics.until_decided`."""
+
+    until: Literal["decided"]
+    at_most: Annotated[int, Field(ge=3, le=1000)]
+    """Seeds of a variant."""
+    first: Annotated[int, Field(ge=3), because("the spread of two seeds says next to nothing")] = 3
+    """Seeds of each variant before the first look."""
+    step: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Seeds from one look to the next, of each variant that is still in the race. With so many variants times seeds as
+    there are processes, or more, none waits."""
+    compare: Compared = "pairs"
+    """Which comparisons seeds are added for: `pairs` of variants, each variant with the `warm-start`, or `all`. The
+    others are looked at as often, and reported."""
+    worth_having: Annotated[NotNegative | None, Field(validate_default=True)] = None
+    """The difference that is worth having, in the unit of the world's primary metric: where it is ruled out, there are
+    no more seeds. 0: nothing rules it out. null: 0.05 where the metric is a share, and otherwise 0."""
+
+    @field_validator("first")
+    @classmethod
+    def _require_room(cls, first: int, read: ValidationInfo) -> int:
+        if first > read.data.get("at_most", first):
+            raise ValueError(f"must be at most ablation.seeds.at_most: {read.data['at_most']}; found {first}")
+        return first
+
+
+def _kind_of_seeds(seeds: object) -> str:
+    return KINDS_OF_SEEDS[isinstance(seeds, dict | SeedsUntil)]
+
+
 class Ablation(Section):
     """Variants x seeds."""
 
     name: Name
-    seeds: list[Seed]
+    seeds: Annotated[
+        Annotated[list[Seed], Tag(KINDS_OF_SEEDS[0])] | Annotated[SeedsUntil, Tag(KINDS_OF_SEEDS[1])],
+        Discriminator(_kind_of_seeds),
+    ]
+    """A list, or `{until: decided, at_most: 20}`: then seeds are added until each comparison is decided."""
     variants: list[str]
     """Names of entries of `variants`."""
     success_threshold: Share = 0.8
     """Of the validation task set: the report tells after how many iterations each run reached it."""
+
+    @property
+    def until(self) -> SeedsUntil | None:
+        """By what rule seeds are added; None where they are listed."""
+        return self.seeds if isinstance(self.seeds, SeedsUntil) else None
+
+    @property
+    def all_seeds(self) -> list[int]:
+        """Every seed that a variant is given, or may be."""
+        return list(range(1, self.seeds.at_most + 1)) if isinstance(self.seeds, SeedsUntil) else self.seeds
+
+    @property
+    def seeds_at_once(self) -> int:
+        """The most seeds of a variant that can be run at the same time."""
+        return max(self.seeds.first, self.seeds.step) if isinstance(self.seeds, SeedsUntil) else len(self.seeds)
 
 
 class Storage(Section):

@@ -56,10 +56,14 @@ def require_distinct_variants(experiment: VariedExperiment) -> None:
     An empty entry (`name: {}`) is allowed: it is the base itself.
     """
     ablation = experiment.ablation
-    if not ablation.variants or not ablation.seeds:
+    if not ablation.variants or not ablation.all_seeds:
         raise ConfigurationError("ablation.variants and ablation.seeds must each name at least one; found none")
-    if len(set(ablation.seeds)) < len(ablation.seeds):
+    if len(set(ablation.all_seeds)) < len(ablation.all_seeds):
         raise ConfigurationError(f"ablation.seeds must differ from each other; found {ablation.seeds}")
+    if len(ablation.variants) == 1 and ablation.until is not None and ablation.until.compare == "pairs":
+        raise ConfigurationError(
+            "ablation.seeds.compare must be warm-start where there is one variant, which has no pair; found pairs"
+        )
     base = experiment.model_dump(mode="json")
     seen: dict[str, str] = {}
     for name in ablation.variants:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from turnwise.reporting.formatting import number, signed, with_bounds
+from turnwise.reporting.formatting import number, race_summary, signed, with_bounds
 from turnwise.results.report_data import ReportData
 from turnwise.statistics import Comparison, Interval, Judgement
 
@@ -21,8 +21,11 @@ MOST_NAMED = 4
 
 
 def report_finding(report: ReportData) -> str:
-    """What a report says first: its finding, and which runs were ended early or left out; empty if it has neither."""
+    """What a report says first: its finding, after how many seeds it was decided where these were added, and which runs
+    were ended early or left out; empty if it has none of these.
+    """
     found = [] if report.judgement is None else [finding(report.judgement, report.greedy)]
+    found += [] if report.race is None else [race_summary(report.race)]
     return " ".join([*found, *([] if report.outcomes is None else report.outcomes.sentences())])
 
 

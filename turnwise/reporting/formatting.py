@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.results.outcomes import EndedRun
 from turnwise.results.report_data import SHARE, Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Comparison, Interval
 from turnwise.statistics.interval import SINGULAR, Unit
+from turnwise.statistics.until_decided import Decision, SeedRace, SettledComparison
 
 UNDEFINED = "–"
 MINUS = "−"
@@ -85,6 +88,43 @@ def comparison_sentence(comparison: Comparison) -> str:
     interval = f" ({limits})" if limits else ""
     value = signed(comparison.difference.value, 2)
     return f"{comparison.first} − {comparison.second}: {value}{interval}, {verdict(comparison)}"
+
+
+def race_sentences(race: SeedRace) -> list[str]:
+    """For each comparison that seeds were added for, after how many it ended, and what would decide one left open."""
+    return [f"{each.first} − {each.second}: {_how_it_ended(each, race)}." for each in race.comparisons]
+
+
+def _how_it_ended(each: SettledComparison, race: SeedRace) -> str:
+    after = f"after {each.seeds} of at most {race.at_most} seeds"
+    if each.decision != "open":
+        ruled_out = f"a difference of {race.worth:g} is ruled out"
+        return f"{'decided' if each.decision == 'decided' else ruled_out} {after}"
+    wanted = f"a difference of {race.worth:g}" if race.worth else "a difference as large as this"
+    if each.further is None:
+        return f"open {after}; a thousand seeds would not find {wanted} on these tasks: take more of them"
+    runs, hours = each.further * len(each.variants), "" if each.hours is None else f", {duration(3600 * each.hours)}"
+    more = f"{each.further} more {'seed' if each.further == 1 else 'seeds'} ({runs} runs{hours})"
+    return f"open {after}; {more} would find {wanted} four times in five"
+
+
+def race_summary(race: SeedRace) -> str:
+    """In one sentence, how many comparisons were decided, ruled out or left open, and with how many seeds."""
+    ended = [each.seeds for each in race.comparisons if each.decision != "open"]
+    if not ended:
+        return f"Nothing was decided with {race.at_most} seeds."
+    counts = Counter(each.decision for each in race.comparisons)
+    named: dict[Decision, str] = {
+        "decided": "decided",
+        "ruled out": f"without a difference of {race.worth:g}",
+        "open": "open",
+    }
+    fewest, most = min(ended), max(ended)
+    after = f"after {fewest if fewest == most else f'{fewest} to {most}'} of at most {race.at_most} seeds"
+    if len(counts) == 1:
+        return f"{'Decided' if 'decided' in counts else f'A difference of {race.worth:g} is ruled out'} {after}."
+    parts = ", ".join(f"{counts[each]} {named[each]}" for each in named if counts[each])
+    return f"Of {counts.total()} comparisons {parts}, {after}."
 
 
 def ending(name: str) -> str:
@@ -195,8 +235,8 @@ def readable_bytes(size: float) -> str:
 FILTERS = {
     function.__name__: function
     for function in (
-        *(basis, bounds, duration, ending, heading, number, process_note, probability, reply_log_probability),
-        *(signed, turn_title, verdict, with_bounds),
+        *(basis, bounds, duration, ending, heading, number, probability, process_note, race_sentences),
+        *(reply_log_probability, signed, turn_title, verdict, with_bounds),
     )
 }
 """What the templates of pages call these functions: by their names."""

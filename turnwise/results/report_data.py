@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from turnwise.data.trajectory import Trajectory
 from turnwise.results.outcomes import Outcomes, VariantWork
 from turnwise.statistics import Interval, Judgement
+from turnwise.statistics.until_decided import SeedRace
 from turnwise.world import Reward
 
 BEFORE_RUNS = ("set-up", "warm start")
@@ -173,6 +174,8 @@ class ReportData:
     """One for each variant."""
     outcomes: Outcomes | None = None
     """The runs that were ended early or left out; None where every run made all its iterations."""
+    race: SeedRace | None = None
+    """How seeds were added until comparisons were decided; None where they were listed."""
     stages: list[str] = field(default_factory=lambda: list(STAGES))
     """The stages of the time account, in the order in which they are shown."""
 
@@ -206,11 +209,12 @@ class ReportData:
     def to_json(self) -> str:
         """The report data as JSON text. Raises ValueError for numbers that JSON cannot hold (NaN, infinity).
 
-        Where every run made all its iterations, nothing is said of outcomes.
+        Where every run made all its iterations, nothing is said of outcomes; where seeds were listed, of no race.
         """
         values = dataclasses.asdict(self)
-        if self.outcomes is None:
-            del values["outcomes"]
+        for name in ("outcomes", "race"):
+            if values[name] is None:
+                del values[name]
         return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod

@@ -16,6 +16,7 @@ Method = Literal[
     "Student's t",
     "Student's t, interquartile mean",
     "Student's t, two-way",
+    "Student's t, repeated",
 ]
 
 SINGULAR: dict[Unit, str] = {"tasks": "task", "seeds": "seed", "seeds and tasks": "seed"}

@@ -18,15 +18,16 @@ POWER = 0.8
 MOST_SEEDS = 1000
 
 
-def power(difference: float, deviation: float, seeds: int, level: float) -> float:
+def power(difference: float, deviation: float, seeds: int, level: float, beside: float = 0.0) -> float:
     """The probability that a two-sided paired t test finds `difference`, which is at least 0, on its own side.
 
-    `deviation` is that of the differences over seeds, `level` the significance level. Raises ValueError for fewer than
+    `deviation` is that of the differences over seeds, `level` the significance level, and `beside` the standard error
+    that no seed lowers, such as that of the tasks. Raises ValueError for fewer than
     two seeds, and for a deviation that is not above 0.
     """
     if seeds < 2 or not deviation > 0:
         raise ValueError(f"seeds must be 2 or more, and the deviation above 0; found {seeds} and {deviation:g}")
-    return power_of_test(difference, deviation / math.sqrt(seeds), seeds - 1, level)
+    return power_of_test(difference, math.hypot(deviation / math.sqrt(seeds), beside), seeds - 1, level)
 
 
 def power_of_test(difference: float, error: float, freedom: float, level: float) -> float:
@@ -37,16 +38,21 @@ def power_of_test(difference: float, error: float, freedom: float, level: float)
     return float(1 - special.nctdtr(freedom, difference / error, bound))
 
 
-def seeds_to_decide(difference: float, deviation: float, level: float, wanted: float = POWER) -> int | None:
-    """The fewest seeds with which `difference` is found with probability `wanted`; None if `MOST_SEEDS` are too few."""
+def seeds_to_decide(
+    difference: float, deviation: float, level: float, wanted: float = POWER, beside: float = 0.0
+) -> int | None:
+    """The fewest seeds with which `difference` is found with probability `wanted`; None if `MOST_SEEDS` are too few.
+
+    `beside` is the standard error that no seed lowers.
+    """
     fewest, most = 2, 2
-    while power(difference, deviation, most, level) < wanted:
+    while power(difference, deviation, most, level, beside) < wanted:
         if most >= MOST_SEEDS:
             return None
         fewest, most = most, min(2 * most, MOST_SEEDS)
     while fewest < most:
         middle = (fewest + most) // 2
-        if power(difference, deviation, middle, level) < wanted:
+        if power(difference, deviation, middle, level, beside) < wanted:
             fewest = middle + 1
         else:
             most = middle

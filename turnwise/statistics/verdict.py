@@ -138,8 +138,8 @@ def judge(
     """
     within = SHARE if share else (float("-inf"), float("inf"))
     framed = {name: (frames or {}).get(name, ReferencePoints()) for name in variants}
-    tried = [_gain(name, variants[name], frame.warm_start, level) for name, frame in framed.items()]
-    gains = _corrected([gain for gain in tried if gain is not None], level)
+    tried = [gain_over(name, variants[name], frame.warm_start, level) for name, frame in framed.items()]
+    gains = corrected_by_holm([gain for gain in tried if gain is not None], level)
     gain_of = {gain.first: gain for gain in gains}
     standings = []
     profiles: dict[str, list[tuple[float, Interval]]] = {}
@@ -173,7 +173,7 @@ def judge(
         compare(one, variants[one], other, variants[other], level=level, policies=policies)
         for one, other in itertools.combinations(variants, 2)
     ]
-    pairs = _corrected(found_pairs, level)
+    pairs = corrected_by_holm(found_pairs, level)
     return Judgement(
         measure=measure,
         standings=standings,
@@ -193,7 +193,7 @@ def compare(
     Where they have fewer than two tasks in common, the means of runs are compared, and the difference is over seeds
     alone. `policies`: each is one policy, and the difference is over tasks.
     """
-    found, paired, means = _compared(of_first, of_second, level, policies)
+    found, paired, means = compared(of_first, of_second, level, policies)
     several = min(map(len, means)) > 1
     return replace(
         _comparison(first, second, found, paired, level),
@@ -210,11 +210,11 @@ def smallest_decidable(first: Results, second: Results, *, significance: float, 
     From the spread that the results show (`turnwise.statistics.power`). None where that cannot be estimated, as with
     one seed. `significance` is the level of the test, after any correction.
     """
-    spread = _compared(first, second, 1 - significance, policies)[0].spread
+    spread = compared(first, second, 1 - significance, policies)[0].spread
     return None if spread is None else smallest_found(float(spread.error), float(spread.freedom), significance)
 
 
-def _compared(
+def compared(
     first: Results, second: Results, level: float, policies: bool
 ) -> tuple[Difference, bool, tuple[list[float], list[float]]]:
     """The difference, whether it is by pairs of runs, and the means of the runs of both."""
@@ -231,7 +231,7 @@ def _compared(
     return difference(one, other, paired=paired, level=level), paired, means
 
 
-def _gain(name: str, found: Results, warm_start: Results | None, level: float) -> Comparison | None:
+def gain_over(name: str, found: Results, warm_start: Results | None, level: float) -> Comparison | None:
     """The comparison of a variant with its warm start, before any correction.
 
     The warm start is the same policy for every seed, so only the variant's own runs vary. None without a warm start, or
@@ -257,7 +257,8 @@ def _comparison(first: str, second: str, found: Difference, paired: bool, level:
     return Comparison(first, second, found.interval, found.p, found.p, _verdict(found.interval, found.p, level), paired)
 
 
-def _corrected(family: Sequence[Comparison], level: float) -> list[Comparison]:
+def corrected_by_holm(family: Sequence[Comparison], level: float) -> list[Comparison]:
+    """A family of comparisons with p corrected by Holm's method, and the verdicts that follow from it."""
     corrected = holm([each.p for each in family])
     return [
         replace(each, corrected=p, verdict=_verdict(each.difference, p, level))

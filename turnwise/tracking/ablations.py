@@ -18,7 +18,7 @@ from turnwise.store import Reference
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, BaselinesArtifacts
 from turnwise.tracking.recorder import Recorder
-from turnwise.tracking.runs import OUTCOMES, Dataset, TrackedRun
+from turnwise.tracking.runs import OUTCOMES, SEEDS, Dataset, TrackedRun
 from turnwise.tracking.values import flatten
 from turnwise.tracking.views import Chart
 
@@ -92,17 +92,21 @@ class TrackedAblation:
         summary: Mapping[str, float] | None = None,
         outcomes: Sequence[str] = (),
         fault: str = "",
+        seeds: Sequence[str] = (),
     ) -> None:
         """Finish the parent run with the ablation's report, and the figures of its table as metrics.
 
-        `outcomes` says which runs were ended early or left out. With a `fault`, which has left runs out, the parent run
-        is marked as failed, so that the same ablation can finish it once the fault is mended.
+        `outcomes` says which runs were ended early or left out, `seeds` after how many of them comparisons ended. With
+        a `fault`, which has left runs out, the parent run is marked as failed, so that the same ablation can finish it
+        once the fault is mended.
         """
         self.parent.log_artifact(report)
         self.parent.log_summary(summary or {})
         self.parent.save_view(f"{self._about.name}: by variant", COLUMNS, CHARTS)
         if outcomes:
             self.parent.tag(OUTCOMES, " ".join(outcomes))
+        if seeds:
+            self.parent.tag(SEEDS, " ".join(seeds))
         if fault:
             self.parent.fail(fault)
         else:

@@ -48,6 +48,8 @@ LEFT_OUT = "turnwise.left_out"
 """The tag that names the fault (`mismatch`, `not_finite`) that has left a run out of every comparison."""
 OUTCOMES = "turnwise.outcomes"
 """The tag of an ablation that says which of its runs were ended early or left out."""
+SEEDS = "turnwise.seeds"
+"""The tag of an ablation that says after how many seeds its comparisons were decided, where seeds were added."""
 WRITER = "turnwise.writer"
 """The tag that names who has written a run's metrics last: an id of one `TrackedRun` of one process."""
 NOT_FINITE = "not_finite"
@@ -114,7 +116,7 @@ class TrackedRun:
                 f"one identity must stand for one set of parameters; run {self.id} was recorded with others: "
                 f"{'; '.join(different)}. The identity must digest every parameter that is recorded"
             )
-        for tag in (FAILURE, LEFT_OUT, OUTCOMES):
+        for tag in (FAILURE, LEFT_OUT, OUTCOMES, SEEDS):
             if tag in self._entity.data.tags:
                 self._client.delete_tag(self.id, tag)
         entities = mlflow().entities

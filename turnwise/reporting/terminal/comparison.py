@@ -23,6 +23,7 @@ from turnwise.reporting.formatting import (
     heading,
     number,
     process_note,
+    race_sentences,
 )
 from turnwise.results.report_data import ReportColumn, ReportData, Row
 
@@ -52,6 +53,11 @@ def print_report(report: ReportData, console: Console) -> None:
                 console.print(Text(judgement.measure, style="bold"))
                 for comparison in judgement.comparisons:
                     console.print(Text(comparison_sentence(comparison)))
+    if report.race is not None:
+        console.print()
+        console.print(Text("Seeds", style="bold"))
+        for sentence in race_sentences(report.race):
+            console.print(Text(sentence))
     if report.seconds:
         console.print()
         for line in _time_account(report, console.width):
