@@ -33,7 +33,7 @@ PUBLIC = {
         "flows.python.judging": "judge",
         "flows.python.recorded": "OpenedPolicy RecordedRuns runs",
         "flows.python.running": "FinishedAblation ablation evaluate prepare run sweep",
-        "flows.python.what_if": "WhatIfResult what_if",
+        "flows.python.what_if": "WhatIfResult credit_rollouts what_if",
         "flows.sweep": "SweepResult",
         "tasks.observing": "StageCall",
         "turnwise.agent.added_rewards": "RewardFunction",

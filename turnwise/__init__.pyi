@@ -17,6 +17,7 @@ from flows.python.running import prepare as prepare
 from flows.python.running import run as run
 from flows.python.running import sweep as sweep
 from flows.python.what_if import WhatIfResult as WhatIfResult
+from flows.python.what_if import credit_rollouts as credit_rollouts
 from flows.python.what_if import what_if as what_if
 from flows.sweep import SweepResult as SweepResult
 from tasks.observing import StageCall as StageCall

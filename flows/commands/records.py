@@ -11,6 +11,7 @@ turnwise compare credit longer                     those of two ablations
 turnwise compare variant=mt-grpo variant=grpo-or   by tag; runs are named by id or name as well
 
 turnwise what-if "mt-grpo seed 1" --iteration 7 -s credit.estimator=rloo          other credit for a recorded rollout
+turnwise what-if rollouts.jsonl --rule grpo --rule "mt-grpo rule=paper"            rules on another system's rollouts
 
 turnwise lineage mt-grpo/success                                           a cell of the report's table
 turnwise lineage "mt-grpo - warm start"                                    a gain, or a difference of two variants
@@ -192,12 +193,37 @@ def compare(
 
 
 def what_if(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Id, name or tag of one run.", show_default=False)],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN or FILE", help="One run, or files of rollouts that another system wrote.", show_default=False
+        ),
+    ],
     settings: Settings = None,
     iteration: Annotated[
-        int | None, typer.Option(min=1, max=MOST, metavar="N", help="Whose rollout.", show_default="the last")
+        int | None, typer.Option(min=1, max=MOST, metavar="N", help="Of a run: whose rollout.", show_default="the last")
     ] = None,
-    remake: Annotated[bool, typer.Option("--remake", help="Make again what was pruned and is needed.")] = False,
+    remake: Annotated[bool, typer.Option("--remake", help="Of a run: make again what was pruned.")] = False,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            metavar="NAME [OPTION=VALUE ...]",
+            help="Of files: a credit rule; may be repeated.",
+            show_default="grpo, rloo, mt-grpo, gigpo",
+        ),
+    ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option("--weight", metavar="REWARD=NUMBER", help="Of files: a reward's weight.", show_default=False),
+    ] = None,
+    format: Annotated[
+        Literal["messages", "trl", "verl", "prime-rl", "slime"] | None,
+        typer.Option(help="Of files: who wrote them.", show_default="known by the first row"),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Of files: counts replies.", show_default="words are counted")
+    ] = None,
     episodes: Annotated[int, typer.Option(min=0, max=MOST, help="About how many are on the page.")] = 48,
     to: Annotated[
         Path | None,
@@ -205,21 +231,51 @@ def what_if(
     ] = None,
     tracking: Tracking = None,
 ) -> None:
-    """Show what other credit or losses would make of a recorded rollout."""
+    """Show what other credit or losses would make of rollouts that exist."""
     from rich.console import Console
 
-    from flows.python.what_if import what_if
+    from flows.python.what_if import credit_rollouts, what_if
     from turnwise.reporting.html.what_if_page import WHAT_IF_FILES
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.what_if import what_if_tables
 
+    of_run = {"-s": settings, "--iteration": iteration, "--remake": remake, "--tracking": tracking}
+    of_files = {"--rule": rules, "--weight": weights, "--format": format, "--tokenizer": tokenizer}
+    files = Path(runs[0]).exists() or len(runs) > 1
+    if misplaced := [name for name, value in (of_run if files else of_files).items() if value]:
+        raise ConfigurationError(
+            f"{', '.join(misplaced)} must go with {'a recorded run' if files else 'files'}; found {runs[0]!r}, which "
+            f"{'is a file' if files else 'is none'}"
+        )
+    if files:
+        found = credit_rollouts(
+            runs,
+            rules or (),
+            format=format,
+            tokenizer=tokenizer,
+            weights=dict(map(_weight, weights or [])),
+            shown=episodes,
+        )
+    else:
+        found = what_if(runs[0], settings or [], iteration=iteration, remake=remake, shown=episodes, tracking=tracking)
     console = Console(highlight=False)
-    found = what_if(run, settings or [], iteration=iteration, remake=remake, shown=episodes, tracking=tracking)
     for table in what_if_tables(found.report):
         print_table(table, console)
     folder = found.write(to)
     for name in WHAT_IF_FILES:
         console.print(folder / name, soft_wrap=True)
+
+
+def _weight(text: str) -> tuple[str, float]:
+    """A reward and its weight, of `REWARD=NUMBER`. Raises ConfigurationError for other text."""
+    name, equals, number = text.rpartition("=")
+    try:
+        weight = float(number)
+    except ValueError:
+        equals = ""
+    if not equals or not math.isfinite(weight):
+        raise ConfigurationError(f"--weight must be REWARD=NUMBER; found {text!r}")
+    return name, weight
 
 
 def lineage(

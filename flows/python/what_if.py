@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from flows.recording.recorded_episodes import in_training, legible
 from flows.runtime.flow_runs import ready_for_prefect, run_flow
 from flows.runtime.process_settings import prepare_process
 from turnwise.data.arrays import TrajectoryAdvantages
+from turnwise.data.imported_rollouts import RolloutFormat, read_rollouts
 from turnwise.experiment import Experiment
 from turnwise.project import project_root
 from turnwise.reporting.data.episodes import Wanted
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from flows.what_if.recorded import Recredited
 
+NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 SHOWN = 48
 """Default number of episodes on the page."""
 Advantages = Mapping[str, Mapping[int, TrajectoryAdvantages]]
@@ -131,6 +134,64 @@ def what_if(
         side_by_side(dict(enumerate(each.sample for each in played)), advantages, rewards),
         side_by_side(dict(zip(chosen, legible_samples, strict=True)), advantages, rewards),
         f"{found.name}-{number}".replace(" ", "-").replace("/", "-"),
+    )
+
+
+def credit_rollouts(
+    files: str | Path | Sequence[str | Path],
+    rules: Sequence[str] = (),
+    *,
+    format: RolloutFormat | None = None,
+    tokenizer: str | Path | None = None,
+    weights: Mapping[str, float] = NO_WEIGHTS,
+    shown: int = SHOWN,
+) -> WhatIfResult:
+    """What credit rules make of rollouts that another system has written. Nothing is computed with a policy.
+
+    Args:
+        files: files or folders of one format, see `turnwise.data.imported_rollouts`.
+        rules: names of credit rules, each with options as in `"mt-grpo rule=paper"`; by default four common ones. The
+            others are compared with the first.
+        format: its name; None: it is known by the first row.
+        tokenizer: a folder with a tokenizer.json, which counts and spells replies; None: words are counted.
+        weights: of rewards, in place of the file's own.
+        shown: about how many episodes the page shows.
+
+    Raises:
+        ConfigurationError: a row of a file is wrong (with file, row and field), or no rule can be applied.
+    """
+    from flows.what_if.imported import RULES, credit_imported, read_rules, read_tokenizer, reward_sections
+
+    paths = [Path(each) for each in ([files] if isinstance(files, str | Path) else files)]
+    credits = read_rules(rules or RULES)
+    imported = read_rollouts(paths, format, None if tokenizer is None else read_tokenizer(Path(tokenizer)))
+    sections = reward_sections(imported, weights)
+    advantages, left_out = credit_imported(imported, credits, sections)
+    groups = [each.group for each in imported.trajectories]
+    named = ", ".join(f"{name} ({each.level}, weight {each.weight:g})" for name, each in sections.items())
+    report = WhatIf(
+        title=f"What if: {paths[0].name}",
+        rollout=f"{len(groups)} episodes in {len(set(groups))} groups of {', '.join(map(str, paths))}, read as "
+        f"{imported.format}. Rewards: {named}.",
+        rules=compare_rules({name: of_turns(each) for name, each in advantages.items()}),
+        notes=[
+            "There is no policy here, and so no gradient: credit needs rewards, groups, turns and lengths alone.",
+            f"Lengths are counted in {imported.counted}.",
+            *imported.notes,
+        ],
+        left_out=left_out,
+    )
+    of_file = {name: Reward("", each.level, each.weight) for name, each in sections.items()}
+    rewards = {name: of_file for name in advantages}  # noqa: C420
+    samples = {
+        index: Sample(f"episode {each.replica + 1}", each, None, {}) for index, each in enumerate(imported.trajectories)
+    }
+    chosen = {index: samples[index] for index in most_different(advantages, groups, shown)}
+    return WhatIfResult(
+        report,
+        side_by_side(samples, advantages, rewards),
+        side_by_side(chosen, advantages, rewards),
+        paths[0].stem,
     )
 
 

@@ -146,7 +146,9 @@ def reply_log_probability(turn: Turn) -> str:
     count = len(turn.reply_tokens)
     if not count:
         return "no tokens"
-    return f"log p {signed(sum(turn.log_probabilities), 2)} over {count} token{'s' if count > 1 else ''}"
+    length = f"{count} token{'s' if count > 1 else ''}"
+    # Of another system's reply they are not known.
+    return f"log p {signed(sum(turn.log_probabilities), 2)} over {length}" if any(turn.log_probabilities) else length
 
 
 def heading(named: ReportColumn | Curve) -> str:

@@ -6,8 +6,8 @@ from turnwise.reporting.formatting import UNDEFINED, number, signed
 from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.what_if import TurnFigures, WhatIf
 
-MOST_TURNS = 12
-"""Turns that are shown; the page has all."""
+MOST_TURNS, MOST_COLUMNS = 12, 4
+"""Turns that are shown, and rules that stand in columns; the page has all."""
 
 
 def what_if_tables(what_if: WhatIf) -> list[TextTable]:
@@ -31,6 +31,10 @@ def what_if_tables(what_if: WhatIf) -> list[TextTable]:
         [f"turn {place + 1}", *(_of_turn(rule.by_turn[place : place + 1]) for rule in what_if.rules)]
         for place in range(min(longest, MOST_TURNS))
     ]
+    headings = ["", *names]
+    if len(names) > MOST_COLUMNS:
+        by_turn = [[name, *cells] for name, *cells in zip(*([names, *(row[1:] for row in by_turn)]), strict=True)]
+        headings = ["", *(f"turn {place + 1}" for place in range(min(longest, MOST_TURNS)))]
     steps = [
         [
             name,
@@ -60,7 +64,7 @@ def what_if_tables(what_if: WhatIf) -> list[TextTable]:
             advantages,
             [f"Correlation, and turns of the opposite sign: with {first}."] if len(names) > 1 else [],
         ),
-        TextTable("turns", "Turn by turn: mean ± deviation", ["", *names], by_turn, further),
+        TextTable("turns", "Turn by turn: mean ± deviation", headings, by_turn, further),
         TextTable(
             "steps",
             "The first step of the whole batch",

@@ -1,0 +1,72 @@
+"""`turnwise what-if FILE`: credit rules side by side on rollouts that another system has written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import turnwise as tw
+from flows.commands import cli
+from turnwise.errors import ConfigurationError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """One group of three: two episodes of two turns, and one of one."""
+    rows = []
+    for earned, solved, turns in ((0.1, 1.0, 2), (0.0, 0.0, 2), (0.0, 1.0, 1)):
+        messages = [{"role": "user", "content": "2 + 2?"}]
+        for turn in range(turns):
+            messages += [
+                {"role": "assistant", "content": f"reply {turn}", "rewards": {"tool": earned if turn == 0 else 0.0}},
+                {"role": "user", "content": f"answer {turn}"},
+            ]
+        rows.append({"messages": messages, "rewards": {"exact": solved}, "group": 1})
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def test_advantages_are_those_of_the_rules_by_hand(file: Path) -> None:
+    found = tw.credit_rollouts(file, ["rloo", "gpg"], weights={"tool": 0.0})
+    frame = found.turns()
+    # Outcomes 1, 0, 1: RLOO compares each with the mean of the others, and GPG with the mean of all: 2/3 of that.
+    assert frame["rloo"].tolist() == pytest.approx([0.5, 0.5, -1.0, -1.0, 0.5])
+    assert found.report.rules[1].correlation == pytest.approx(1.0)
+    assert found.report.steps == {} and "no policy here, and so no gradient" in found.report.notes[0]
+
+
+def test_the_command_prints_tables_says_what_is_left_out_and_writes_the_page(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rules = ["grpo", "mt-grpo rule=return-to-go", "gigpo", "gae", "rloo", "gpg"]
+    arguments = [part for rule in rules for part in ("--rule", rule)]
+    cli.run(["what-if", str(file), *arguments, "--weight", "tool=2", "--to", str(tmp_path / "page")])
+    printed = capsys.readouterr().out
+    tables = printed.partition(str(tmp_path))[0]
+    assert max(map(len, tables.splitlines())) <= 80
+    assert "gae is left out: it needs a critic's values" in printed and "Lengths are counted in words" in printed
+    data = json.loads((tmp_path / "page" / "what_if.json").read_text())
+    assert [each["name"] for each in data["rules"]] == [rule for rule in rules if rule != "gae"]
+    page = (tmp_path / "page" / "what_if.html").read_text()
+    assert page.count("<article") == 3 and "reply 0" in page and "tool (turn, weight 2)" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rule", "grpoo"], "--rule must be one of"),
+        (["--rule", "gae"], "a rule must be one that can be applied .* needs a critic's values"),
+        (["--weight", "speed=1"], "--weight: .*speed"),
+        (["--weight", "tool=fast"], "--weight must be REWARD=NUMBER"),
+        (["--iteration", "3"], "--iteration must go with a recorded run"),
+        (["--tokenizer", "nowhere"], "--tokenizer must be a folder with a tokenizer.json"),
+        (["--format", "verl"], r"rollouts.jsonl, row 1: input must be a text"),
+    ],
+)
+def test_what_cannot_be_is_refused(file: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        cli.run(["what-if", str(file), *arguments])
