@@ -214,6 +214,9 @@ class Experiment(Section):
             group_size=self.rollout.group_size,
             acting_turns=curriculum.longest,
             further_turns=self.agent.context.policy == "summary" or self.agent.mode.name != "plain",
+            rewrites_context=self.agent.context.policy != "full"
+            or self.agent.mode.name != "plain"
+            or self.agent.thoughts != "kept",
             token_rewards=penalty is not None and penalty.place == "reward",
         )
 

@@ -13,12 +13,12 @@ from tasks.playing import frame_of, playing_code, playing_reads
 from tasks.restoring import opened
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.agent.formats import make_format
-from turnwise.agent.playing import PlayParameters, the_world
+from turnwise.agent.playing import PlayParameters, episode_config, the_world
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.credit.batch import Rescored
 from turnwise.data import scores as score_files
-from turnwise.data.arrays import Ragged
+from turnwise.data.arrays import Ragged, joined
 from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.score_norms import score_norms
@@ -73,11 +73,11 @@ class RescoreParameters(Section):
     temperature: float
     micro_batch_tokens: int
     play: PlayParameters | None = None
-    """How the episodes were played, where the policy is asked for the right answers; else None."""
+    """How the episodes were played, where the policy is asked for what came of them; else None."""
 
 
 def _hindsight_code(parameters: RescoreParameters) -> list[str]:
-    """What asks for the right answers, and the world that names them."""
+    """What asks in hindsight, and the world that names right answers."""
     asked = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
     return [] if parameters.play is None else [*asked, *playing_code(parameters.play)]
 
@@ -100,14 +100,15 @@ def rescore(
 ) -> Reference:
     """What a credit rule needs to know of a rollout from the policy that sampled it, `policy`.
 
-    One row per trajectory: of each reply token the norm of its score, or of each turn the score of the right answer,
-    for which the `tokenizer` is needed.
+    One row per trajectory: of each reply token the norm of its score, or what it gains in hindsight; or of each turn
+    the score of the right answer. The last two need the `tokenizer`.
     """
     if parameters.need == "score_norms":
         found = _score_norms(parameters, policy, rollout)
     else:
-        assert tokenizer is not None, "answers are spelled with the tokenizer"
-        found = _answer_scores(parameters, policy, rollout, tokenizer)
+        assert tokenizer is not None, "what is shown in hindsight is spelled with the tokenizer"
+        compute = _answer_scores if parameters.need == "answer_scores" else _hindsight_gains
+        found = compute(parameters, policy, rollout, tokenizer)
     with default_store().write("scores") as draft:
         write_scores(draft.folder, Scores(found, np.zeros(len(found))))
     return draft.reference
@@ -137,6 +138,31 @@ def _answer_scores(
         policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
     )
     return answer_scores(sequences, scored, [len(each.turns) for each in trajectories])
+
+
+def _hindsight_gains(
+    parameters: RescoreParameters, policy: Reference, rollout: Reference, tokenizer: Reference
+) -> Ragged:
+    from turnwise.agent.hindsight import hindsight, shown_again
+
+    assert parameters.play is not None, "hindsight is shown as the episodes were played"
+    rules = episode_config(parameters.play, frame_of(tokenizer))
+    trajectories = trajectories_of(rollout)
+    texts = hindsight(trajectories, rules.format)
+    arrays = read_arrays(opened(rollout))
+    gains = arrays.reply_rows(np.zeros(len(arrays.reply_tokens.values)))
+    knowing = [index for index, text in enumerate(texts) if text is not None]
+    if knowing:
+        assert rules.frame is not None, "the frame was given"
+        sequences = joined(
+            shown_again(trajectories[index], texts[index] or "", rules.frame, rules.instruction) for index in knowing
+        )
+        scored = log_probabilities(
+            policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
+        )
+        differences = scored.values - sequences.log_probabilities
+        gains.values[gains.places(knowing)] = differences[sequences.mask]
+    return gains
 
 
 class ValuesParameters(Section):

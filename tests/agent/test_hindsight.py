@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from agent_samples import Hill, form, play_texts
+from agent_samples import Hill, form, play_texts, rules_for
 
 from turnwise.agent.formats import FORMATS, Format, LineFormat, ThinkAnswerFormat
-from turnwise.agent.hindsight import answer_scores, answered, spelled_answer
+from turnwise.agent.hindsight import answer_scores, answered, hindsight, shown_again, spelled_answer
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Limits
 
@@ -57,3 +58,29 @@ def test_a_turns_score_is_the_mean_over_the_answers_tokens(frame: ChatFrame) -> 
     expected = iter(of_sequences)
     assert found.tolist() == [[next(expected) for _ in trajectory.turns] for trajectory in trajectories]
     assert math.isfinite(found.values.sum())
+
+
+def test_an_episode_is_shown_another_that_solved_the_task_or_else_its_own_end(frame: ChatFrame) -> None:
+    written = ThinkAnswerFormat()
+    short = Hill(top=1, limits=Limits(turns=1))
+    solved = [replace(play_texts(short, form("up"), frame=frame), replica=each) for each in (0, 1)]
+    failed = play_texts(Hill(limits=Limits(turns=1)), form("stay"), frame=frame)
+    assert [each.success for each in (*solved, failed)] == [True, True, False]
+    actions = "This solves the task: up"
+    assert hindsight([*solved, failed], written) == [actions, actions, actions]
+    alone, of_failed = hindsight([solved[0], replace(failed, group=1)], written)
+    assert alone is None
+    assert of_failed == f"An earlier attempt ended with turn limit: {failed.final_observation}"
+
+
+def test_hindsight_lengthens_the_first_message_and_changes_no_other_token(frame: ChatFrame) -> None:
+    rules = rules_for(Hill(limits=Limits(turns=2)), frame=frame, instruction="Climb.")
+    trajectory = play_texts(Hill(limits=Limits(turns=2)), form("up"), "nothing", frame=frame, instruction="Climb.")
+    sequence = shown_again(trajectory, "Up is right.", frame, rules.instruction)
+    (before,) = trajectory.segments(every_reply=True)
+    first = trajectory.turns[0].observation_tokens
+    opening = frame.opening("Climb.", f"{trajectory.turns[0].observation}\nUp is right.")
+    assert sequence.tokens.tolist() == [*opening, *before.tokens[len(first) :]]
+    assert sequence.turn_of_token.tolist() == [*[-1] * len(opening), *before.turn_of_token[len(first) :]]
+    with pytest.raises(ValueError, match="in the frame that it was played in"):
+        shown_again(trajectory, "Up is right.", frame, "Stay.")

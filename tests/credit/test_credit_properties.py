@@ -46,6 +46,7 @@ RULES: list[tuple[str, Options]] = [
     ("remax", {}),
     ("information-gain", {"gamma": 0.9}),
     ("information-gain", {"gain": "log-probability", "pooled": "apart", "rewards": "merged"}),
+    ("self-distillation", {"gamma": 0.9, "outcome_coefficient": 0.5}),
     ("optimal-token-baseline", {}),
     ("optimal-token-baseline", {"rewards": "turn", "steps": "turn", "alone": "return"}),
 ]
@@ -256,6 +257,7 @@ def test_with_replies_of_one_token_all_gae_are_one(batch: CreditBatch, gamma: fl
         reply_lengths=[[1] * turns for turns in batch.turns],
         values=[row[:turns] for row, turns in zip(batch.values or (), batch.turns, strict=True)],
         score_norms=None,
+        hindsight=None,
     )
     expected = estimate("gae", short, gamma=gamma, lam=lam, whiten=False)
     assert close(estimate("turn-gae", short, gamma=gamma, lam=lam, whiten=False), expected)

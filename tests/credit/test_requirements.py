@@ -82,6 +82,18 @@ def test_states_must_have_names_where_visits_to_them_are_compared() -> None:
             require_credit(Credit(estimator=name, options={}), replace(EVERYTHING, names_states=False))
 
 
+def test_an_episode_that_is_shown_its_end_must_be_one_sequence() -> None:
+    with pytest.raises(ConfigurationError, match=r"the context must only grow: set agent\.context"):
+        require_credit(Credit(estimator="self-distillation", options={}), replace(EVERYTHING, rewrites_context=True))
+
+
+def test_no_answer_is_asked_for_in_a_turn_in_which_none_can_be_given() -> None:
+    with pytest.raises(ConfigurationError, match="in a turn that is a summary, a plan or a lesson none can be given"):
+        require_credit(Credit(estimator="information-gain", options={}), replace(EVERYTHING, further_turns=True))
+    with pytest.raises(ConfigurationError, match="'corridor' names none: choose another estimator, or a world such as"):
+        require_credit(Credit(estimator="information-gain", options={}), replace(EVERYTHING, names_answers=False))
+
+
 def test_the_rules_with_a_critic_are_those_that_need_values() -> None:
     with_critic = ["gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae"]
     assert [name for name in ESTIMATORS if needs_critic(name)] == with_critic

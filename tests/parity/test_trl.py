@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -23,6 +24,8 @@ from hypothesis import strategies as st
 from padded_samples import Padded, gradient, padded
 
 from turnwise.agent.overlong import penalties
+from turnwise.credit import CreditBatch, estimate
+from turnwise.data.arrays import Ragged
 from turnwise.policy.learner.learner import objective
 from turnwise.policy.learner.token_selection import ReplyTokenInputs, top_entropy
 from turnwise.policy.learner.update import UpdateSettings
@@ -180,3 +183,34 @@ def test_the_overlong_penalty_is_trls() -> None:
     expected = get_soft_overlong_punishment(30, 10)(completion_ids=[[1] * length for length in lengths])
     episode: Any = SimpleNamespace(turns=[SimpleNamespace(reply_tokens=(1,) * length) for length in lengths])
     assert penalties(episode, longest=30, buffer=10) == pytest.approx(expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(batch=padded(), seed=st.integers(0, 2**32 - 1))
+def test_self_distillation_is_trls_sdpo_on_sampled_tokens(batch: Padded, seed: int) -> None:
+    from trl.experimental.sdpo.loss_utils import compute_sampled_token_self_distillation_loss
+
+    random = torch.Generator().manual_seed(seed)
+    student, teacher = (torch.randn((*batch.mask.shape, 7), generator=random, dtype=torch.float64) for _ in range(2))
+    tokens = torch.randint(7, batch.mask.shape, generator=random)
+    student.requires_grad_()
+    theirs = compute_sampled_token_self_distillation_loss(student, teacher, tokens, distillation_alpha=1.0)
+    expected = ((theirs * batch.mask).sum(-1) / batch.mask.sum(-1)).mean()
+    log_pi, log_teacher = (
+        torch.log_softmax(logits, -1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1) for logits in (student, teacher)
+    )
+    gains = (log_teacher - log_pi.detach())[batch.mask].numpy()
+    episodes = CreditBatch(
+        group=batch.groups,
+        turn_rewards=[[0.0]] * len(batch.groups),
+        outcome=batch.rewards,
+        reply_lengths=[[length] for length in batch.lengths],
+        hindsight=Ragged.with_lengths(gains, batch.lengths),
+    )
+    advantages = torch.from_numpy(estimate("self-distillation", episodes).values)
+    replies = replace(batch.reply_tokens("sequence-mean"), advantages=advantages)
+    chosen = UpdateSettings(**PLAIN, loss="reinforce", aggregation="sequence-mean")
+    found = objective(batch.at_replies(log_pi), batch.at_replies(batch.entropy), replies, chosen)[0]
+    assert found.item() == pytest.approx(expected.item(), abs=1e-9)
+    slopes = [torch.autograd.grad(loss, student, retain_graph=True)[0] for loss in (found, expected)]
+    assert torch.allclose(*slopes, atol=1e-12)

@@ -1,9 +1,14 @@
-"""What a policy is asked about a rollout once it is known how that ended: how likely it held the right answer to be.
+"""What a policy is asked about a rollout once it is known how that ended.
 
-In the context before each turn the policy is given the right answer as its reply, written in the agent's format as
-a scripted policy would write it, with the thought `THOUGHT`. Only the tokens that spell the answer are scored: that it
-answers now, and how it says so, is given. IGPO (arXiv 2510.14967) does the same, with a sentence of its own in place of
-`THOUGHT`. Of an action `verb[argument]` the answer is the argument, of any other the whole action.
+**The right answer.** In the context before each turn the policy is given the right answer as its reply, written in the
+agent's format as a scripted policy would write it, with the thought `THOUGHT`. Only the tokens that spell the answer
+are scored: that it answers now, and how it says so, is given. IGPO (arXiv 2510.14967) does the same, with a sentence of
+its own in place of `THOUGHT`. Of an action `verb[argument]` the answer is the argument, of any other the whole action.
+
+**Hindsight.** The whole episode once more, token by token, with what came of it at the end of the first message: the
+actions of another episode of the group that solved the task, the first there is; where no episode solved it, how this
+one ended, and the world's last words. SDPO (arXiv 2601.20802) has this order, too. The only success of its group is
+shown nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from turnwise.agent.context import ConversationFrame
 from turnwise.agent.formats import Format
 from turnwise.agent.replay import points
 from turnwise.data.arrays import Integers, Ragged, SequenceBatch
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.world import ScriptedAction, Task
 
 if TYPE_CHECKING:
@@ -69,3 +75,43 @@ def answer_scores(sequences: SequenceBatch, log_probabilities: Ragged, turns: Se
     """The mean log-probability of the answer's tokens before each turn, of trajectories of so many `turns`."""
     of_answers = sequences.reply_rows(log_probabilities.values[sequences.mask])
     return Ragged.with_lengths(np.array([row.mean() for row in of_answers]), turns)
+
+
+def hindsight(trajectories: Sequence[Trajectory], form: Format) -> list[str | None]:
+    """What each episode is shown of what came of it; None where there is nothing to show."""
+    solved: dict[int, list[Trajectory]] = {}
+    for trajectory in trajectories:
+        if trajectory.success:
+            solved.setdefault(trajectory.group, []).append(trajectory)
+    shown: list[str | None] = []
+    for trajectory in trajectories:
+        other = next((each for each in solved.get(trajectory.group, []) if each is not trajectory), None)
+        if other is not None:
+            actions = ", ".join(action for turn in other.turns for action in turn.actions)
+            shown.append(form.escape(f"This solves the task: {actions}"))
+        elif trajectory.success:
+            shown.append(None)
+        else:
+            ending = trajectory.ending.value.replace("_", " ")
+            shown.append(form.escape(f"An earlier attempt ended with {ending}: {trajectory.final_observation}"))
+    return shown
+
+
+def shown_again(trajectory: Trajectory, text: str, frame: ConversationFrame, instruction: str | None) -> SequenceBatch:
+    """The episode's one sequence, with `text` at the end of the first message.
+
+    Raises ValueError for an episode of several segments, or one whose first message was not made by this frame.
+    """
+    first = trajectory.turns[0]
+    said = [part for part in (first.observation, first.asked) if part]
+    sequences, _ = trajectory_arrays([trajectory]).segments(every_reply=True)
+    if len(sequences) != 1 or frame.opening(instruction, "\n".join(said)) != first.observation_tokens:
+        raise ValueError("hindsight is shown to an episode that is one sequence, in the frame that it was played in")
+    opening = frame.opening(instruction, "\n".join([*said, text]))
+    begin = len(first.observation_tokens)
+    return SequenceBatch(
+        np.concatenate([opening, sequences.tokens[begin:]]),
+        np.concatenate([np.full(len(opening), -1), sequences.turn_of_token[begin:]]),
+        np.concatenate([np.zeros(len(opening)), sequences.log_probabilities[begin:]]),
+        np.array([0, len(sequences.tokens) + len(opening) - begin]),
+    )

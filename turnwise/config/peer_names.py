@@ -287,6 +287,13 @@ PEER_NAMES: tuple[PeerName, ...] = (
         {ESTIMATOR: "gdpo"},
         "reward_weights are the weights of rewards",
     ),
+    PeerName(
+        TRL,
+        "distillation_mode",
+        "sampled_token",
+        {ESTIMATOR: "self-distillation", LOSS: "reinforce", AGGREGATION: "sequence-mean"},
+        "of SDPOTrainer; another episode's actions are shown, not its text; the teacher is the policy that sampled",
+    ),
     PeerName(TRL, "epsilon", ANY, {"optimization.clip_low": ANY}),
     PeerName(TRL, "epsilon_high", ANY, {"optimization.clip_high": ANY}, "of cispo: x - 1"),
     PeerName(TRL, "delta", ANY, {"optimization.dual_clip": ANY}),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a section's values are parameters of a stage, and are in it
     from turnwise.config.schema import RewardSection
 
 PER_TURN = ("reply_lengths", "anchors", "answer_scores", "trained")
-PER_TOKEN = ("values", "token_rewards", "score_norms")
+PER_TOKEN = ("values", "token_rewards", "score_norms", "hindsight")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NAMED = ("named_rewards", "reward_weights")
 NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED, "greedy_rewards", "answer_scores")
@@ -35,10 +35,11 @@ NEEDS: Mapping[str, str] = {
     "reward_weights": "the weight of each named reward",
     "greedy_rewards": "what a greedy episode of the same task earns",
     "score_norms": "the squared norm of each reply token's score",
+    "hindsight": "what each reply token gains in log-probability once its end is known",
     "answer_scores": "the policy's log-probability of the right answer before each turn",
 }
 """The inputs that a rule may declare as needed, in words."""
-Rescored = Literal["score_norms", "answer_scores"]
+Rescored = Literal["score_norms", "answer_scores", "hindsight"]
 RESCORED: tuple[Rescored, ...] = get_args(Rescored)
 """Those of them for which a policy reads the rollout once more."""
 COMES_WITH: Mapping[str, tuple[str, ...]] = {"values": ("reply_lengths", "truncated", "bootstrap")}
@@ -85,6 +86,9 @@ class CreditBatch:
     """Two numbers per trajectory: the turn-level and the outcome reward of its task's greedy episode, weighted."""
     score_norms: Ragged | None = None
     """One per reply token of the whole trajectory: 1 - 2 pi(token) + sum of pi^2, see `turnwise.policy.score_norms`."""
+    hindsight: Ragged | None = None
+    """One per reply token of the whole trajectory, in nats: its log-probability under the policy that is shown what
+    came of the episode, minus the one with which it was sampled; see `turnwise.agent.hindsight`."""
     answer_scores: Ragged | None = None
     """Before each turn: the mean log-probability, in nats, of the tokens of the task's right answer, were it given in
     that turn; see `turnwise.agent.hindsight`."""

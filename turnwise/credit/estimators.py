@@ -14,6 +14,7 @@ from turnwise.config.peer_names import peer_answer
 from turnwise.credit.anchor_states import gigpo, hgpo
 from turnwise.credit.batch import NAMED, NEEDS, CreditBatch, turn_means
 from turnwise.credit.decoupled_rewards import gdpo
+from turnwise.credit.distillation import self_distillation
 from turnwise.credit.generalised_advantage import (
     bi_level_gae,
     critic_targets,
@@ -114,6 +115,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "cross-level-gae": Estimator(cross_level_gae, "token", needs=_CRITIC, target_options={"weight": 0.0}),
     "remax": Estimator(remax, "turn", needs=("greedy_rewards",)),
     "information-gain": Estimator(information_gain, "turn", needs=("answer_scores",)),
+    "self-distillation": Estimator(self_distillation, "token", needs=("reply_lengths", "hindsight")),
     "optimal-token-baseline": Estimator(
         optimal_token_baseline, "token", needs=("reply_lengths", "score_norms"), grouped=True
     ),

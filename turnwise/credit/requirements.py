@@ -28,6 +28,8 @@ class CreditInputs:
     """Whether a summary, a plan or a lesson is a turn, too."""
     token_rewards: bool
     """Whether there are rewards per token."""
+    rewrites_context: bool = False
+    """Whether an episode may be more than one token sequence."""
     names_answers: bool = False
     """Whether the world names the right answer of each task."""
 
@@ -129,6 +131,12 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
         raise ConfigurationError(
             f"{key}.estimator {name} asks the policy for the right answer of each task, which the world must name; "
             f"{inputs.world!r} names none: choose another estimator, or a world such as 'search'"
+        )
+    if "hindsight" in estimator.needs and inputs.rewrites_context:
+        raise ConfigurationError(
+            f"{key}.estimator {name} shows the policy its whole episode again, with what came of it in the first "
+            "message, so that the context must only grow: set agent.context.policy to 'full', agent.thoughts to kept "
+            "and agent.mode to plain"
         )
     if "answer_scores" in estimator.needs and inputs.further_turns:
         raise ConfigurationError(
