@@ -87,7 +87,7 @@ def find_policy(name: str) -> Reference:
     Raises ConfigurationError if no policy matches, or more than one.
     """
     if Path(name).is_dir():
-        return _store_policy(Path(name))
+        return store_policy(Path(name))
     kept = default_store().root / "policy"
     digests = [each.digest for each in default_store().references("policy")]
     found = [digest for digest in digests if digest.startswith(name)]
@@ -179,7 +179,7 @@ def _require_vocabulary(policy: Reference, materials: Materials) -> None:
         )
 
 
-def _store_policy(folder: Path) -> Reference:
+def store_policy(folder: Path) -> Reference:
     """Copy a folder in Hugging Face's layout into the store as a policy artifact."""
     files = model_files(folder)
     if not {"config.json", "model.safetensors"} <= {path.name for path in files}:

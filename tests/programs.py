@@ -43,6 +43,11 @@ def _has_chromium() -> bool:
     return True
 
 
+def agents_python() -> str | None:
+    """The Python of an environment with OpenAI's agents, which asks for another openai than vLLM does."""
+    return os.environ.get("TURNWISE_AGENTS_PYTHON") or None
+
+
 PROGRAMS: Mapping[str, Program] = {
     "both builds of chromium": Program(
         lambda: all(map(shutil.which, DEBIAN_BROWSERS)), "apt-get install chromium-headless-shell chromium"
@@ -52,6 +57,10 @@ PROGRAMS: Mapping[str, Program] = {
     "docker": Program(_on_path("docker"), "apt-get install docker.io"),
     "g++": Program(_on_path(COMPILER), "apt-get install g++"),
     "java": Program(_on_path("java"), "apt-get install --no-install-recommends default-jre-headless"),
+    "openai-agents": Program(
+        lambda: agents_python() is not None,
+        "pip install openai-agents in an environment of its own, and TURNWISE_AGENTS_PYTHON naming its python",
+    ),
     "postgresql": Program(lambda: (POSTGRESQL / "initdb").exists(), "apt-get install postgresql-15"),
 }
 

@@ -31,6 +31,7 @@ PUBLIC = {
         "flows.python.ablation_report": "AblationReport read_report",
         "flows.python.experiments": "load",
         "flows.python.judging": "judge",
+        "flows.python.outside_agents": "Learned learn record",
         "flows.python.recorded": "OpenedPolicy RecordedRuns runs",
         "flows.python.running": "FinishedAblation ablation evaluate prepare run sweep",
         "flows.python.what_if": "WhatIfResult credit_rollouts what_if",

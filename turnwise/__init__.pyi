@@ -7,6 +7,9 @@ from flows.python.ablation_report import AblationReport as AblationReport
 from flows.python.ablation_report import read_report as read_report
 from flows.python.experiments import load as load
 from flows.python.judging import judge as judge
+from flows.python.outside_agents import Learned as Learned
+from flows.python.outside_agents import learn as learn
+from flows.python.outside_agents import record as record
 from flows.python.recorded import OpenedPolicy as OpenedPolicy
 from flows.python.recorded import RecordedRuns as RecordedRuns
 from flows.python.recorded import runs as runs

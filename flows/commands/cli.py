@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 
 from flows.commands.judge import judge
 from flows.commands.options import refusal
+from flows.commands.record import record
 from flows.commands.records import compare, export, lineage, reproduce, show, ui, what_if
 from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
 from flows.commands.starting import init, new
@@ -55,6 +56,7 @@ def commands_of_a_clone() -> Sequence[Callable[..., None]]:
 COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Begin": (init, new),
     "Run an experiment": (ablation, experiment, sweep, prepare, evaluate),
+    "Agents that own their loop": (record,),
     "Look at what was run": (show, compare, judge, what_if, lineage, ui),
     "Worlds": (worlds, check, play, serve),
     "Keep, repeat and repair": (export, reproduce, verify, prune, restore, stage),

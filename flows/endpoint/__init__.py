@@ -1,0 +1,1 @@
+"""The endpoint that records outside agents: `turnwise record`."""
