@@ -168,11 +168,12 @@ def credit_rollouts(
     sections = reward_sections(imported, weights)
     advantages, left_out = credit_imported(imported, credits, sections)
     groups = [each.group for each in imported.trajectories]
+    of_groups = f"{count} groups" if (count := len(set(groups))) > 1 else "1 group"
     named = ", ".join(f"{name} ({each.level}, weight {each.weight:g})" for name, each in sections.items())
     report = WhatIf(
         title=f"What if: {paths[0].name}",
-        rollout=f"{len(groups)} episodes in {len(set(groups))} groups of {', '.join(map(str, paths))}, read as "
-        f"{imported.format}. Rewards: {named}.",
+        rollout=f"{len(groups)} episodes in {of_groups} of {', '.join(map(str, paths))}, read as {imported.format}. "
+        f"Rewards: {named}.",
         rules=compare_rules({name: of_turns(each) for name, each in advantages.items()}),
         notes=[
             "There is no policy here, and so no gradient: credit needs rewards, groups, turns and lengths alone.",

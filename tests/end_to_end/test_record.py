@@ -141,6 +141,29 @@ def test_a_stream_says_the_same_in_pieces(address: str) -> None:
     assert [each.id for each in client(address, "g/1").models.list()] == ["grpo-or seed 1"]
 
 
+def test_vllm_answers_with_the_log_probabilities_that_the_learner_gives(home: Path) -> None:
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    tracking, told = f"sqlite:///{home / 'mlflow.db'}", list[dict[str, Any]]()
+    with (
+        tw.record(
+            "grpo-or seed 1",
+            engine="vllm",
+            written=told.append,
+            context_tokens=160,
+            reply_tokens=12,
+            tracking=tracking,
+        ) as recording,
+        recording.serving() as address,
+    ):
+        for place in range(3):
+            talk(address, f"task/{place}")
+            httpx.post(f"{address}/task/{place}/reward", json={"reward": place}).raise_for_status()
+    learned = tw.learn(
+        tw.load(ROOT / "tests" / "end_to_end" / "tiny.yaml"), told[0]["rollout"], told[0]["policy"], quiet=True
+    )
+    assert learned.metrics["mismatch_maximum"] < 1e-4
+
+
 @pytest.mark.needs("openai-agents")
 def test_an_agent_framework_talks_by_its_base_url_alone(address: str, told: list[dict[str, Any]]) -> None:
     python = agents_python()

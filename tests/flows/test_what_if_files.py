@@ -52,7 +52,9 @@ def test_the_command_prints_tables_says_what_is_left_out_and_writes_the_page(
     data = json.loads((tmp_path / "page" / "what_if.json").read_text())
     assert [each["name"] for each in data["rules"]] == [rule for rule in rules if rule != "gae"]
     page = (tmp_path / "page" / "what_if.html").read_text()
-    assert page.count("<article") == 3 and "reply 0" in page and "tool (turn, weight 2)" in page
+    assert "unsolved" not in page, "no file says how an episode ended"
+    assert "3 episodes in 1 group of" in page and "tool (turn, weight 2)" in page
+    assert page.count("<article") == 3 and "reply 0" in page
 
 
 @pytest.mark.parametrize(
