@@ -22,6 +22,10 @@ VALUES = {"rewards", "turn_rewards", "outcome", "advantages"}
 BESIDE = {
     "World": "declares rewards, by name",
     "_Terms": "what the turn-level rules compare, inside their file",
+    "RecordedEpisode": "what an outside agent's episode earned, until it is a trajectory",
+    "Imported": "another system's trajectories, which are credited and not trained on",
+    "_Episode": "one of these, as its file tells it",
+    "_Reply": "one of its replies",
     "ReplyTokenInputs": "for the selection of tokens, which only some settings use",
 }
 """Classes with such a field that a reward does not pass through on its way, each with what it is."""
