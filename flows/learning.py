@@ -114,6 +114,7 @@ def credit_rollout(run: Run, iteration: Iteration) -> Call:
             credit=experiment.credit,
             reference=experiment.optimization.reference if in_reward else None,
             format=experiment.agent.format if in_parts else None,
+            branches=experiment.branches,
         ),
         rollout=iteration.rollout,
         selection=iteration.made.get("selection"),

@@ -65,6 +65,7 @@ def _rollout(
             scheme=experiment.rollout.scheme,
             prompts=experiment.rollout.prompts,
             group_size=1 if greedy else experiment.rollout.group_size,
+            branches=experiment.branches,
             temperature=0.0 if greedy else experiment.rollout.temperature,
             horizon=limit,
             seed=run.seed,

@@ -51,6 +51,7 @@ from turnwise.credit.requirements import (
     require_branching,
     require_credit,
     require_greedy,
+    require_trees,
     rescored_needs,
 )
 from turnwise.credit.selection import require_selection
@@ -151,6 +152,12 @@ class Experiment(Section):
         return () if self.optimization.method == "evolution" else rescored_needs(self.credit)
 
     @property
+    def branches(self) -> int | None:
+        """The trajectories of a tree of the scheme `tree`; None for another scheme."""
+        rollout = self.rollout
+        return rollout.group_size // rollout.trees if rollout.scheme == "tree" and rollout.trees else None
+
+    @property
     def plays_greedily(self) -> bool:
         """Whether the credit rules compare with a greedy episode of each task."""
         return self.optimization.method != "evolution" and needs_greedy(self.credit)
@@ -196,6 +203,8 @@ class Experiment(Section):
             for rule in (self.credit, self.credit.thought):
                 if rule is not None:
                     require_branching(rule.estimator, self.selection.rule)
+        rollout = self.rollout
+        require_trees(self.credit, rollout.scheme, rollout.trees, rollout.group_size, self.selection.rule)
         require_greedy(self.credit, self.rollout.scheme, self.selection.rule)
         with _named("selection: "):
             require_selection(self.selection.rule, self.selection.options)

@@ -48,6 +48,8 @@ class CreditParameters(Section):
     """The penalty for divergence from the reference policy, if it is part of the reward; else None."""
     format: str | None = None
     """The format of replies, needed where thoughts have credit of their own."""
+    branches: int | None = None
+    """The trajectories of a tree, where groups are trees."""
 
 
 def _rules(parameters: CreditParameters) -> list[str]:
@@ -126,6 +128,7 @@ def credit(
         bootstrap=None if scores is None else scores.at_end[kept],
         token_rewards=None if reference is None else _penalties(parameters, chosen, kept, reference),
         greedy_rewards=None if baselines is None else Ragged.of([baselines[group] for group in chosen.group.tolist()]),
+        branches=parameters.branches,
         rescored={name: read_scores(made).per_token.select(kept) for name, made in (rescored or {}).items()},
     )
     lengths = None if section.thought is None else _thought_lengths(parameters, rollout, kept, tokenizer)

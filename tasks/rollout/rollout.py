@@ -1,6 +1,7 @@
 """Rollout: the policy plays a group of episodes of each task that is drawn for this iteration.
 
-With the scheme `branching`, further groups start from the states of one of these episodes (`turnwise.agent.branching`).
+With the scheme `branching`, further groups start from the states of one of these episodes; with `tree`, most of a
+group's episodes start from states of its others (`turnwise.agent.branching`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from tasks.orchestration.deferred import task
 from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
 from tasks.restoring import opened
 from turnwise import seeding
-from turnwise.agent.branching import cost, turn_of
-from turnwise.agent.branching_rollout import play_branching
+from turnwise.agent.branching import cost, cost_of_trees, turn_of
+from turnwise.agent.branching_rollout import play_branching, play_trees
 from turnwise.agent.loop import RolloutResult, make_episodes
 from turnwise.agent.playing import PlayParameters, recorded_by, worlds_seed
 from turnwise.agent.sampling import play_episodes
@@ -33,9 +34,11 @@ class RolloutParameters(PlayParameters):
     """The parameters of a rollout. Reward weights are not among them: they change the credit, not the episodes."""
 
     compute: Compute
-    scheme: Literal["independent", "branching"]
+    scheme: Literal["independent", "branching", "tree"]
     prompts: int
     group_size: int
+    branches: int | None = None
+    """The trajectories of a tree of the scheme `tree`; None for another scheme."""
     temperature: float
     horizon: int | None
     """The turn limit that the curriculum sets; None: only the world's own."""
@@ -90,6 +93,8 @@ def rollout(
     )
     if parameters.scheme == "branching":
         played = play_branching(play, tasks, parameters.group_size, seed)
+    elif parameters.branches is not None:
+        played = play_trees(play, tasks, parameters.group_size // parameters.branches, parameters.branches, seed)
     else:
         played = play(
             lambda rules: make_episodes(rules, tasks, parameters.group_size, worlds_seed(seed)),
@@ -106,8 +111,9 @@ def rollout(
 
 def _metrics(parameters: RolloutParameters, played: RolloutResult, recorded: frozenset[str]) -> dict[str, float]:
     """Means over the episodes that were played from their first turn; with branching, also what the branches cost."""
-    if parameters.scheme == "independent":
-        return episode_means(played.trajectories, len(played.lost), recorded)
+    if parameters.scheme != "branching":
+        means = episode_means(played.trajectories, len(played.lost), recorded)
+        return {**means, **(cost_of_trees(played) if parameters.scheme == "tree" else {})}
     whole = [each for each in played.trajectories if turn_of(each.group, parameters.prompts) == 0]
     lost = [each for each in played.lost if turn_of(each.group, parameters.prompts) == 0]
     return {**episode_means(whole, len(lost), recorded), **cost(played.trajectories, parameters.prompts)}

@@ -73,7 +73,8 @@ def test_estimators_that_compare_within_groups_go_with_branching(estimator: str)
     if estimator in ACCEPTED:
         require_branching(estimator, "all")
         return
-    reason = "its anchor states are what" if estimator in ("gigpo", "hgpo") else "it compares nothing within a group"
+    reasons = {**dict.fromkeys(("gigpo", "hgpo"), "its anchor states are what"), "tree-grpo": "its trees are those of"}
+    reason = reasons.get(estimator, "it compares nothing within a group")
     with pytest.raises(
         ConfigurationError, match=rf"rloo, reinforce\+\+-baseline, .*found credit.estimator: .*: {reason}"
     ):

@@ -69,6 +69,7 @@ def test_an_unknown_name_or_option_is_refused_before_there_is_a_batch(
         ("optimal-token-baseline", "'optimal-token-baseline' needs reply_lengths"),
         ("remax", "'remax' needs greedy_rewards, what a greedy episode of the same task earns"),
         ("information-gain", "needs answer_scores, the policy's log-probability of the right answer before each turn"),
+        ("tree-grpo", "'tree-grpo' needs trees, the tree that each trajectory is a branch of"),
         ("self-distillation", "'self-distillation' needs reply_lengths"),
         ("gdpo", "'gdpo' needs named_rewards, each named reward of a trajectory"),
     ],
@@ -94,6 +95,7 @@ def test_what_an_estimator_says_it_needs_is_all_that_it_needs(name: str) -> None
         "reward_weights": [[1.0], [1.0]],
         "greedy_rewards": [[0.5, 0.0], [0.5, 0.0]],
         "score_norms": [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]],
+        "trees": [0, 1],
         "hindsight": [[0.1, -0.2, 0.3], [0.1, -0.2, 0.3, 0.4]],
         "answer_scores": [[-1.0, -0.5], [-1.0, -2.0, -0.1]],
     }
@@ -127,7 +129,7 @@ def test_a_trajectory_that_is_alone_in_its_group_has_no_signal_where_groups_are_
     batch = replace(WITH_CRITIC, turn_rewards=[[0.5, 0.0]], anchors=[["a", "b"]])
     batch = replace(batch, named_rewards=[[0.5, 1.0]], reward_weights=[[1.0, 1.0]])
     batch = replace(batch, score_norms=[[0.5, 0.2, 0.1]], greedy_rewards=[[0.1, 0.5]], answer_scores=[[-1.0, -0.5]])
-    batch = replace(batch, hindsight=[[0.1, -0.2, 0.3]])
+    batch = replace(batch, hindsight=[[0.1, -0.2, 0.3]], trees=[0])
     options = {"rule": "paper"} if name == "mt-grpo" else {}  # return-to-go keeps the raw return of one that is alone
     silent = not any(value for row in estimate(name, batch, **options) for value in row)
     assert silent == ESTIMATORS[name].grouped

@@ -85,3 +85,29 @@ def test_a_deviation_of_the_batch_is_one_divisor_for_all_groups() -> None:
     assert close(found, [[value / divisor] for value in (0.5, -0.5, 2.0, -2.0, 0.0, 0.0)])
     alike = replace(batch, outcome=[2.0] * 6)
     assert estimate("grpo", alike, deviation="batch", epsilon=0.0).tolist() == [[0.0]] * 6
+
+
+def test_tree_grpo_compares_the_branches_of_a_tree_and_the_whole_group() -> None:
+    # Two trees of two and three branches: means 0.5 and 2, of the group 1.4.
+    batch = CreditBatch(
+        group=[4] * 5,
+        turn_rewards=[[0.0], [0.0, 0.0], [1.0], [0.0], [0.0]],
+        outcome=[0.0, 1.0, 0.0, 2.0, 3.0],
+        trees=[0, 0, 1, 1, 1],
+    )
+    found = estimate("tree-grpo", batch, rewards="merged", deviation="none", within=2.0)
+    assert close(found, [[-1.0 - 1.4], [1.0 - 0.4] * 2, [-2.0 - 0.4], [0.0 + 0.6], [2.0 + 1.6]])
+    within = estimate("tree-grpo", batch, across=0.0, deviation="population", epsilon=0.0)
+    # Outcomes of the second tree: 0, 2, 3, mean 5/3, squared differences 25/9, 1/9, 16/9.
+    scale = math.sqrt(42 / 27)
+    assert close(within, [[-1.0], [1.0] * 2, [-5 / 3 / scale], [1 / 3 / scale], [4 / 3 / scale]])
+
+
+def test_trees_of_different_groups_are_never_compared_whatever_their_number() -> None:
+    batch = CreditBatch(group=[0, 1, 0, 1], turn_rewards=[[0.0]] * 4, outcome=[0.0, 5.0, 2.0, 7.0], trees=[0, 0, 0, 0])
+    assert close(estimate("tree-grpo", batch, across=0.0, deviation="none"), [[-1.0], [-1.0], [1.0], [1.0]])
+
+
+def test_a_tree_of_which_one_branch_is_left_has_nothing_within() -> None:
+    batch = CreditBatch(group=[0, 0], turn_rewards=[[0.0]] * 2, outcome=[0.0, 2.0], trees=[0, 1])
+    assert close(estimate("tree-grpo", batch, deviation="none"), [[-1.0], [1.0]])

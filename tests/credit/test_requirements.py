@@ -11,7 +11,7 @@ import pytest
 from turnwise.config.options import read_options
 from turnwise.config.schema import Credit, ThoughtCredit
 from turnwise.credit import ESTIMATORS
-from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit
+from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit, require_trees
 from turnwise.errors import ConfigurationError
 
 EVERYTHING = CreditInputs(
@@ -97,3 +97,34 @@ def test_no_answer_is_asked_for_in_a_turn_in_which_none_can_be_given() -> None:
 def test_the_rules_with_a_critic_are_those_that_need_values() -> None:
     with_critic = ["gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae"]
     assert [name for name in ESTIMATORS if needs_critic(name)] == with_critic
+
+
+@pytest.mark.parametrize(
+    ("credit", "scheme", "trees", "group_size", "selection", "message"),
+    [
+        (
+            "tree-grpo",
+            "independent",
+            None,
+            6,
+            "all",
+            "tree-grpo compares the branches of trees, .*: set it",
+        ),
+        ("grpo", "independent", 2, 6, "all", "rollout.trees counts the branches of trees, .* or rollout.trees to null"),
+        ("tree-grpo", "tree", None, 6, "all", "must be a multiple of it; found 6 and rollout.trees: null"),
+        ("tree-grpo", "tree", 4, 6, "all", "must be a multiple of it; found 6 and rollout.trees: 4"),
+        ("tree-grpo", "tree", 6, 6, "all", "of at least two branches each"),
+        ("gigpo", "tree", 2, 6, "all", "since replayed turns would count as visits; found credit.estimator: gigpo"),
+        ("tree-grpo", "tree", 2, 6, "mixed", "cannot go with selection.rule mixed"),
+    ],
+)
+def test_trees_that_cannot_be_grown_or_compared_are_refused(
+    credit: str, scheme: str, trees: int | None, group_size: int, selection: str, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        require_trees(Credit(estimator=credit, options={}), scheme, trees, group_size, selection)
+
+
+@pytest.mark.parametrize("name", ["tree-grpo", "grpo", "reinforce++"])
+def test_trees_go_with_rules_that_compare_no_states(name: str) -> None:
+    require_trees(Credit(estimator=name, options={}), "tree", 2, 6, "all")

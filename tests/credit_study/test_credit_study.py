@@ -42,7 +42,7 @@ def test_every_estimator_is_among_the_rules_and_every_rule_is_judged_or_has_a_re
         titles = [figures.title for figures in found.figures]
         assert titles[0] == TRUTH
         assert sorted([*titles[1:], *found.left_out]) == sorted(rule.title for rule in RULES)
-    of_models = {"values", "greedy_rewards", *RESCORED}  # what a stored policy's episodes do not come with
+    of_models = {"values", "greedy_rewards", "trees", *RESCORED}  # what a stored policy's episodes do not come with
     needing_models = {rule.title for rule in RULES if of_models & {*ESTIMATORS[rule.estimator].needs}}
     assert set(study().left_out) == needing_models
     assert set(study(turn_limit=3).left_out) == {*needing_models, "mt-grpo, paper"}

@@ -42,7 +42,17 @@ def test_the_arrays_that_are_read_are_those_of_what_was_written(written: list[Tr
     assert list(found.rewards) == list(expected.rewards)
     for name, of_turns in expected.rewards.items():
         assert found.rewards[name].tolist() == of_turns.tolist()
-    for field in ("group", "truncated", "offsets", "last_attempt", "acts", "states", "trained", "opens_segment"):
+    for field in (
+        "group",
+        "replica",
+        "truncated",
+        "offsets",
+        "last_attempt",
+        "acts",
+        "states",
+        "trained",
+        "opens_segment",
+    ):
         assert getattr(found, field).tolist() == getattr(expected, field).tolist()
     for field in ("observation_tokens", "reply_tokens", "log_probabilities"):
         assert getattr(found, field) == getattr(expected, field)

@@ -23,8 +23,10 @@ TINY = Path(__file__).parent / "tiny.yaml"
 TINY_SEARCH = Path(__file__).parent / "tiny_search.yaml"
 WORLDS = {"frozen_lake": [TINY], "search": [TINY, TINY_SEARCH]}
 
+TREES: dict[str, Any] = {"rollout.scheme": "tree", "rollout.trees": 2, "rollout.group_size": 6}
 CREDIT: dict[str, dict[str, Any]] = {
-    **{name: {"credit.estimator": name} for name in ESTIMATORS if name != "mt-grpo"},
+    **{name: {"credit.estimator": name} for name in ESTIMATORS if name not in ("mt-grpo", "tree-grpo")},
+    "tree-grpo": {"credit.estimator": "tree-grpo", **TREES},
     **{
         f"mt-grpo {rule}": {"credit.estimator": "mt-grpo", "credit.options": {"rule": rule}}
         for rule in ("paper", "per-index", "padded", "return-to-go")
@@ -64,6 +66,7 @@ OF_EXPERIMENTS = {"compute.engine": "vllm" if find_spec("vllm") else "embedded"}
 BATCH: dict[str, dict[str, Any]] = {
     **{f"selection {rule}": {"selection.rule": rule} for rule in RULES if rule != "all"},
     "an adapter": {"optimization.adapter": {"rank": 4, "alpha": 8}, **OF_EXPERIMENTS},
+    "trees": {**TREES, "rollout.prompts": 2, **OF_EXPERIMENTS},
     "branching": {"rollout.scheme": "branching", "rollout.prompts": 2, **OF_EXPERIMENTS},
 }
 LEAN: dict[str, Any] = {

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
-PROMPTS, GROUP_SIZE, SEED = 4, 3, 1
+PROMPTS, GROUP_SIZE, SEED, BRANCHES = 4, 3, 1, 4
 
 
 def experiment(**settings: object) -> Experiment:
@@ -63,13 +63,15 @@ def rolled_out(prepared: Prepared, scheme: str) -> tuple[Reference, bool]:
         def finished(self, call: StageCall) -> None:
             calls.append(call)
 
-    chosen = experiment(**{"rollout.scheme": scheme})
+    trees = {"rollout.trees": 2, "rollout.group_size": 2 * BRANCHES} if scheme == "tree" else {}
+    chosen = experiment(**{"rollout.scheme": scheme, **trees})
     parameters = RolloutParameters(
         **dict(play_parameters(chosen)),
         compute=chosen.compute,
         scheme=chosen.rollout.scheme,
         prompts=PROMPTS,
-        group_size=GROUP_SIZE,
+        group_size=chosen.rollout.group_size,
+        branches=chosen.branches,
         temperature=1.0,
         horizon=None,
         seed=SEED,
@@ -208,3 +210,31 @@ def test_a_policy_is_trained_on_branching_groups(prepared: Prepared) -> None:
         if not metrics["skipped"]:
             assert metrics["tokens"] <= sampled["branching/trained_tokens"]
     assert run.policy != prepared.warm_start
+
+
+def test_a_group_of_trees_is_branches_that_share_their_first_turns_with_a_trunk(prepared: Prepared) -> None:
+    made = rolled_out(prepared, "tree")[0]
+    groups = by_group(trajectories(made))
+    assert [*groups] == [*range(PROMPTS)]
+    shared_turns = shared_tokens = 0
+    for members in groups.values():
+        assert [member.replica for member in members] == list(range(2 * BRANCHES))
+        assert all(turn.trained for member in members for turn in member.turns)
+        for first in (0, BRANCHES):
+            trunk = members[first]
+            for branch in members[first + 1 : first + BRANCHES]:
+                assert branch.task == trunk.task
+                pairs = list(zip(branch.turns, trunk.turns, strict=False))
+                shared = next((place for place, (mine, its) in enumerate(pairs) if mine != its), len(pairs))
+                shared_turns += shared
+                shared_tokens += sum(len(turn.reply_tokens) for turn in branch.turns[:shared])
+    assert shared_turns > 0
+    metrics = default_store().metrics(made)
+    assert metrics["tree/sampled_tokens"] >= metrics["tree/tokens"] - shared_tokens
+    assert metrics["tree/cost"] == metrics["tree/sampled_tokens"] / metrics["tree/tokens"] < 1.0
+
+
+def test_trees_train_with_the_rule_that_compares_their_branches(prepared: Prepared) -> None:
+    settings = {"rollout.scheme": "tree", "rollout.trees": 2, "rollout.group_size": 6, "credit.estimator": "tree-grpo"}
+    run = train(experiment(**settings), prepared, "grpo-or", 1, tested=False)
+    assert run.policy.digest != prepared.warm_start.digest

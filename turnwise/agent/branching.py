@@ -1,4 +1,6 @@
-"""Branching rollouts: a group of G continuations from the state before each turn of one trajectory, the trunk.
+"""Branching rollouts: groups whose episodes share their first turns. Two schemes.
+
+`branching`: a group of G continuations from the state before each turn of one trajectory, the trunk.
 
     group (prompt, 1)       G independent episodes, of which the first is the trunk
     group (prompt, t > 1)   G continuations to the end, from the state before turn t of the trunk
@@ -16,14 +18,28 @@ policy and so visits states as the policy does: the sum over turns estimates the
 
 Branching samples many tokens for each one that is trained: see `cost`. The groups of turn 1 are exactly the rollout
 that the scheme `independent` would have made with the same settings, so metrics of the policy are taken from them.
+
+`tree`: M trees of B branches are the group of M B episodes.
+
+    branch 0 of a tree      an independent episode, the trunk
+    branches 1 ... B - 1    continuations to the end, each from the state before a turn of the trunk drawn at random
+
+Paper: Tree-GRPO (arXiv 2509.21240), whose release draws N = B - 1 nodes in L = 1 round, uniformly and with replacement,
+the root among them. All turns of a branch are trained, those that it shares with the trunk included, as there. A group
+costs fewer sampled tokens than as many independent episodes, so that a budget of tokens buys more of them: see
+`cost_of_trees`. Differs: no branch is left out after sampling. The world's noise on a branch is the trunk's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from turnwise.data.trajectory import Trajectory, Turn
+
+if TYPE_CHECKING:
+    from turnwise.agent.loop import RolloutResult
 
 
 def group_of(prompt: int, turn: int, prompts: int) -> int:
@@ -65,6 +81,20 @@ def cost(trajectories: Sequence[Trajectory], prompts: int) -> dict[str, float]:
         "branching/independent_tokens": independent,
         "branching/trained_tokens": trained,
         **({"branching/cost": sampled / independent} if independent else {}),
+    }
+
+
+def cost_of_trees(played: RolloutResult) -> dict[str, float]:
+    """Metrics of what trees cost, in reply tokens: those sampled, those of all branches, and the first over the second.
+
+    Independent episodes of the same number would have sampled about as many as all branches have.
+    """
+    of_branches = sum(_tokens(trajectory.turns) for trajectory in played.trajectories)
+    sampled = played.seconds.get("sampled_tokens", 0.0)
+    return {
+        "tree/sampled_tokens": sampled,
+        "tree/tokens": of_branches,
+        **({"tree/cost": sampled / of_branches} if of_branches else {}),
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
 from typing import Protocol
 
 from turnwise import seeding
@@ -11,9 +13,9 @@ from turnwise.agent.episode import Episode
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import RolloutResult, episode_seed, make_episodes
 from turnwise.agent.playing import worlds_seed
-from turnwise.agent.replay import Continuation, points
+from turnwise.agent.replay import Continuation, Point, points
 from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, MakeEpisodes
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Trajectory, Turn
 from turnwise.world import Task
 
 
@@ -50,6 +52,60 @@ def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, s
         sorted((*trunks.lost, *branched.lost), key=lambda lost: (lost.group, lost.replica)),
         {name: trunks.seconds[name] + branched.seconds[name] for name in trunks.seconds},
     )
+
+
+def play_trees(play: PlayEpisodes, tasks: Sequence[Task], trees: int, branches: int, seed: int) -> RolloutResult:
+    """Grow `trees` trees of `branches` branches for each task: a group of trees x branches episodes.
+
+    Replica number t x branches + b is branch b of tree t; branch 0 is the trunk. Trajectories are sorted by (group,
+    replica).
+    """
+    of_worlds = worlds_seed(seed)
+    trunks = play(lambda rules: make_episodes(rules, tasks, trees, of_worlds), seed=seed, what="sampling trunks")
+    grown = {(trunk.group, trunk.replica * branches): trunk for trunk in trunks.trajectories}
+
+    def continuations(rules: EpisodeConfig) -> list[Episode]:
+        return [
+            Continuation(rules, point, group, first + 1 + number)
+            for (group, first), trunk in sorted(grown.items())
+            for number, point in enumerate(_drawn_points(trunk, branches - 1, of_worlds, seed))
+        ]
+
+    branched = play(
+        continuations, seed=seeding.derive(seed, "branches"), what="branching", most_at_once=MOST_EPISODES_AT_ONCE
+    )
+    trajectories = [replace(trunk, replica=replica) for (_, replica), trunk in grown.items()]
+    for branch in branched.trajectories:
+        trunk = grown[branch.group, branch.replica // branches * branches]
+        trajectories.append(_trained_as(trunk, branch))
+    return RolloutResult(
+        sorted(trajectories, key=lambda trajectory: (trajectory.group, trajectory.replica)),
+        sorted(
+            (*(replace(lost, replica=lost.replica * branches) for lost in trunks.lost), *branched.lost),
+            key=lambda lost: (lost.group, lost.replica),
+        ),
+        {name: trunks.seconds[name] + branched.seconds[name] for name in trunks.seconds},
+    )
+
+
+def _drawn_points(trunk: Trajectory, count: int, of_worlds: int, seed: int) -> list[Point]:
+    """`count` points of a trunk, drawn uniformly and with replacement, in the order of their turns."""
+    generator = seeding.generator(seed, "branching points", trunk.group, trunk.replica)
+    turns = sorted(generator.integers(len(trunk.turns), size=count).tolist())
+    found = points(trunk, episode_seed(of_worlds, trunk.group, trunk.replica))
+    return [found[turn] for turn in turns]
+
+
+def _trained_as(trunk: Trajectory, branch: Trajectory) -> Trajectory:
+    """The branch, whose replayed turns are trained where the trunk's are."""
+    pairs = zip(branch.turns, trunk.turns, strict=False)
+    shared = [replace(turn, trained=of_trunk.trained) for turn, of_trunk in takewhile(_is_replayed, pairs)]
+    return replace(branch, turns=(*shared, *branch.turns[len(shared) :]))
+
+
+def _is_replayed(pair: tuple[Turn, Turn]) -> bool:
+    turn, of_trunk = pair
+    return replace(turn, trained=of_trunk.trained) == of_trunk
 
 
 def _continuations(

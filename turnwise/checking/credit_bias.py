@@ -197,6 +197,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
         reward_weights=Ragged.of([[1.0, 1.0]] * len(group)),
         greedy_rewards=Ragged.of([[math.fsum(greedy.turn_rewards), greedy.outcome]] * len(group)),
         score_norms=Ragged.of([2.0 * slope**2 for slope in path.slopes] for path in group),  # of two logits
+        trees=[0] * len(group),
         hindsight=Ragged.of([slope * path.outcome for slope in path.slopes] for path in group),
         answer_scores=Ragged.of([math.log(belief[state]) for state in path.states] for path in group),
     )

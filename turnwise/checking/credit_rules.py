@@ -71,6 +71,7 @@ class CheckedRule:
             reward_weights=Ragged.of([[1.0, 0.5]] * count),
             greedy_rewards=Ragged.of([[0.1, 0.5]] * count),
             score_norms=Ragged.of(draw.uniform(0.0, 2.0, size=sum(row)).tolist() for row in lengths),
+            trees=[index // groups // 2 for index in range(count)],
             hindsight=Ragged.of(draw.normal(size=sum(row)).tolist() for row in lengths),
             answer_scores=Ragged.of((-draw.uniform(0.0, 3.0, size=each)).tolist() for each in turns),
         )

@@ -188,14 +188,16 @@ class RetryOptions(Section):
 class Rollout(RetryOptions):
     """How trajectories are sampled."""
 
-    scheme: Literal["independent", "branching"]
-    """Independent groups, or for each turn's state of one trajectory a group that begins there: costlier in tokens, see
-    `turnwise.agent.branching`."""
+    scheme: Literal["independent", "branching", "tree"]
+    """Independent groups; for each turn's state of one trajectory a group that begins there, costlier in tokens; or
+    groups of trees, whose branches share their first turns, cheaper in tokens: see `turnwise.agent.branching`."""
     prompts: Batch
     """Tasks per iteration."""
     group_size: Batch
     """Trajectories per group."""
     temperature: TrainingTemperature
+    trees: Batch | None = None
+    """Trees per group of the scheme `tree`, each with group_size / trees branches. null: another scheme."""
     lag: Literal[0, 1] = 0
     """Iterations by which the policy that samples is older than the one that is updated. 0: update n trains the policy
     that sampled its batch. 1: while the policy of iteration n is updated, the rollout of iteration n + 1 is sampled

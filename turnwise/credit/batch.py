@@ -36,6 +36,7 @@ NEEDS: Mapping[str, str] = {
     "greedy_rewards": "what a greedy episode of the same task earns",
     "score_norms": "the squared norm of each reply token's score",
     "hindsight": "what each reply token gains in log-probability once its end is known",
+    "trees": "the tree that each trajectory is a branch of",
     "answer_scores": "the policy's log-probability of the right answer before each turn",
 }
 """The inputs that a rule may declare as needed, in words."""
@@ -92,6 +93,9 @@ class CreditBatch:
     answer_scores: Ragged | None = None
     """Before each turn: the mean log-probability, in nats, of the tokens of the task's right answer, were it given in
     that turn; see `turnwise.agent.hindsight`."""
+    trees: Sequence[int] | None = None
+    """Of groups of trees: the tree within the group that the trajectory is a branch of, from 0; see
+    `turnwise.agent.branching`."""
     trained: Ragged | None = None
     """Which turns are trained; None: all. A turn that is not trained has advantage 0 and is left out of whitening. It
     is part of the episode nevertheless: its rewards count in every return, its tokens are time steps, and a group's
@@ -120,10 +124,12 @@ class CreditBatch:
         token_rewards: Ragged | None = None,
         greedy_rewards: Ragged | None = None,
         rescored: Mapping[str, Ragged] | None = None,
+        branches: int | None = None,
     ) -> CreditBatch:
         """The batch of these trajectories, with their rewards weighted as configured.
 
-        `rescored` has inputs of `RESCORED` by name, one row per trajectory.
+        `rescored` has inputs of `RESCORED` by name, one row per trajectory. `branches` is the number of trajectories of
+        a tree where groups are trees.
         """
         turn_rewards, outcome = weighted_rewards(trajectories, rewards)
         totals = np.array([*reward_totals(trajectories, rewards).values()])
@@ -142,6 +148,7 @@ class CreditBatch:
             reward_weights=Ragged.of([weights] * len(trajectories)),
             trained=trajectories.turn_rows(trajectories.trained),
             greedy_rewards=greedy_rewards,
+            trees=None if branches is None else (trajectories.replica // branches).tolist(),
             **(rescored or {}),
         )
 

@@ -65,6 +65,7 @@ def _small_batch() -> CreditBatch:
         reward_weights=Ragged.of([[1.0, 0.5]] * len(TURNS)),
         greedy_rewards=Ragged.of([[0.1, 0.5]] * len(TURNS)),
         score_norms=Ragged.of(tokens),
+        trees=[0] * len(TURNS),
         hindsight=Ragged.of(tokens),
         answer_scores=Ragged.of([-1.0, -0.5][:turns] for turns in TURNS),
     )

@@ -24,7 +24,7 @@ from turnwise.credit.generalised_advantage import (
     turn_gae,
 )
 from turnwise.credit.group_baselines import gpg, grpo_passk, maxrl, opo
-from turnwise.credit.group_relative import grpo, rloo
+from turnwise.credit.group_relative import grpo, rloo, tree_grpo
 from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.token_baseline import optimal_token_baseline
@@ -115,6 +115,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "cross-level-gae": Estimator(cross_level_gae, "token", needs=_CRITIC, target_options={"weight": 0.0}),
     "remax": Estimator(remax, "turn", needs=("greedy_rewards",)),
     "information-gain": Estimator(information_gain, "turn", needs=("answer_scores",)),
+    "tree-grpo": Estimator(tree_grpo, "turn", needs=("trees",), grouped=True),
     "self-distillation": Estimator(self_distillation, "token", needs=("reply_lengths", "hindsight")),
     "optimal-token-baseline": Estimator(
         optimal_token_baseline, "token", needs=("reply_lengths", "score_norms"), grouped=True

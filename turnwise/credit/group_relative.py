@@ -1,7 +1,9 @@
-"""GRPO and RLOO: every turn of a trajectory gets the trajectory's reward, relative to those of its group.
+"""GRPO, Tree-GRPO and RLOO: every turn of a trajectory gets the trajectory's reward, relative to those of its group.
 
     grpo   A_i = norm(R)_i          norm(x)_i   = (x_i - mean(x)) / (deviation(x) + epsilon)
     rloo   A_i = others(R)_i        others(x)_i = x_i - mean of the other x = G / (G - 1) (x_i - mean(x))
+
+    tree-grpo   A_i = b norm(R over the branches of its tree)_i + c norm(R over its group)_i
 
     outcome (GRPO-OR):  R_i = outcome_i
     merged  (GRPO-MR):  R_i = sum of turn rewards_i + outcome_i
@@ -10,6 +12,13 @@ Papers: DeepSeekMath (arXiv 2402.03300) for GRPO; Ahmadian et al. (arXiv 2402.14
 2509.08755) uses it; MT-GRPO (arXiv 2505.11821, section 4) for the two rewards, which it calls GRPO-OR and GRPO-MR. With
 the whole trajectory as one sequence `grpo` is RAGEN's StarPO (arXiv 2504.20073), and with `deviation: none` Dr.GRPO's
 advantage (arXiv 2503.20783).
+
+`tree-grpo`: Tree-GRPO (Ji et al., arXiv 2509.21240), on groups of trees (`turnwise.agent.branching`); b and c are
+`within` and `across`, 1 in its release's mode `tree`; c = 0 is `tree_inner`. The first turns, which several branches
+share, are in each of them, and get the sum of their advantages: what the branches below a turn earn is its credit. A
+tree of which one branch is left has nothing within. Bias: `across` as in `grpo`, but the mean is over branches that
+depend on one another, so that the scale (G - 1) / G is not exact; `within` leaves the turns that a whole tree shares
+without signal; both count a turn as often as there are branches that go through it.
 
 Bias: `rloo` is unbiased for any number of turns. `grpo` with `deviation: none` is `rloo` times (G - 1) / G; dividing by
 a deviation gives groups different weights. In both, a turn's advantage includes rewards from before the turn, which
@@ -40,7 +49,7 @@ from typing import Literal
 
 import numpy as np
 
-from turnwise.config.quantities import NotNegative
+from turnwise.config.quantities import NotNegative, Number
 from turnwise.credit.batch import CreditBatch, Rewards
 from turnwise.data.arrays import Numbers, Ragged
 from turnwise.data.tolerance import alike
@@ -65,6 +74,26 @@ def grpo(
         differences = batch.in_groups(totals, lambda values: normalise(values, "none", epsilon))
         return batch.on_every_turn(differences / scale(totals, "unbiased", epsilon))
     return batch.on_every_turn(batch.in_groups(totals, lambda values: normalise(values, deviation, epsilon)))
+
+
+def tree_grpo(
+    batch: CreditBatch,
+    *,
+    rewards: Rewards = "outcome",
+    within: Number = 1.0,
+    across: Number = 1.0,
+    deviation: Deviation = "unbiased",
+    epsilon: NotNegative = 1e-6,
+) -> Ragged:
+    """One advantage per turn, the same at every turn of a trajectory. Needs `trees`. Token rewards count, too."""
+    assert batch.trees is not None, "`estimate` asks for what is needed"
+    totals, group = batch.totals(rewards), np.array(batch.group, dtype=np.int64)
+    _, tree = np.unique(np.stack([group, np.array(batch.trees, dtype=np.int64)]), axis=1, return_inverse=True)
+    of_trees = np.zeros(len(batch))
+    for members in [np.flatnonzero(tree == each) for each in range(tree.max(initial=-1) + 1)]:
+        of_trees[members] = standardised(totals[members], deviation, epsilon)
+    of_groups = batch.in_groups(totals, lambda values: normalise(values, deviation, epsilon))
+    return batch.on_every_turn(within * of_trees + across * of_groups)
 
 
 def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:

@@ -70,7 +70,7 @@ def needs_greedy(credit: Credit) -> bool:
 def require_greedy(credit: Credit, scheme: str, selection: str) -> None:
     """Raise ConfigurationError where groups are not tasks, of which each has a greedy episode."""
     for key, found, wanted in (("rollout.scheme", scheme, "independent"), ("selection.rule", selection, "all")):
-        if found in ("branching", "mixed") and needs_greedy(credit):
+        if found in ("branching", "tree", "mixed") and needs_greedy(credit):
             raise ConfigurationError(
                 f"a rule that compares with the greedy episode of each task needs one group per task, sampled in one "
                 f"round; found {key}: {found} with credit.estimator {credit.estimator}: set it to {wanted}, or choose "
@@ -83,14 +83,45 @@ def _needs(credit: Credit, need: str) -> bool:
     return any(need in estimator_of(name).needs for name in rules)
 
 
+def require_trees(credit: Credit, scheme: str, trees: int | None, group_size: int, selection: str) -> None:
+    """Raise ConfigurationError for groups of trees that cannot be grown, or a rule that cannot be used with them."""
+    if scheme != "tree":
+        if _needs(credit, "trees") or trees is not None:
+            what = "credit.estimator tree-grpo compares" if _needs(credit, "trees") else "rollout.trees counts"
+            raise ConfigurationError(
+                f"{what} the branches of trees, which only rollout.scheme tree grows; found rollout.scheme: {scheme}: "
+                "set it to tree, with rollout.trees" + ("" if trees is None else ", or rollout.trees to null")
+            )
+        return
+    if trees is None or group_size % trees or group_size < 2 * trees:
+        raise ConfigurationError(
+            "rollout.scheme tree grows rollout.trees trees of at least two branches each, which together are the "
+            f"group: rollout.group_size must be a multiple of it; found {group_size} and rollout.trees: "
+            f"{'null' if trees is None else trees}: set rollout.trees to 2 and rollout.group_size to 6, for instance"
+        )
+    if _needs(credit, "anchors"):
+        raise ConfigurationError(
+            "rollout.scheme tree goes with rules that compare no visits to states, since replayed turns would count as "
+            f"visits; found credit.estimator: {credit.estimator}: choose another, or the scheme independent"
+        )
+    if selection == "mixed":
+        raise ConfigurationError(
+            "rollout.scheme tree cannot go with selection.rule mixed, whose further rounds would need trees of their "
+            "own: choose another rule, or the scheme independent"
+        )
+
+
 def require_branching(estimator: str, selection: str) -> None:
     """Raise ConfigurationError for an estimator or a selection rule that cannot be used with branching groups."""
-    suited = [name for name, each in ESTIMATORS.items() if each.grouped and "anchors" not in each.needs]
+    unsuited = {"anchors", "trees"}
+    suited = [name for name, each in ESTIMATORS.items() if each.grouped and not unsuited & {*each.needs}]
     found = estimator_of(estimator)
-    if not found.grouped or "anchors" in found.needs:
+    if not found.grouped or unsuited & {*found.needs}:
         reason = (
             "its anchor states are what a branching group shares already, and replayed turns would count as visits"
             if "anchors" in found.needs
+            else "its trees are those of the scheme tree"
+            if "trees" in found.needs
             else "it compares nothing within a group, so that the groups would be sampled for nothing"
         )
         raise ConfigurationError(

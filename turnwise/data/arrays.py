@@ -238,6 +238,8 @@ class TrajectoryArrays:
 
     group: Integers
     """The group of each trajectory, [trajectories]."""
+    replica: Integers
+    """Its number within the group, [trajectories]."""
     truncated: Flags
     """Whether a limit cut the trajectory off before it ended by itself, [trajectories]."""
     offsets: Integers
@@ -292,6 +294,7 @@ class TrajectoryArrays:
         turns = numbers.values
         return TrajectoryArrays(
             self.group[chosen],
+            self.replica[chosen],
             self.truncated[chosen],
             numbers.offsets,
             {name: of_turns[turns] for name, of_turns in self.rewards.items()},

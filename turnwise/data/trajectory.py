@@ -183,6 +183,7 @@ def trajectory_arrays(trajectories: Sequence[Trajectory]) -> TrajectoryArrays:
     is_last = [turn.attempt == len(each.earlier_endings) for each in trajectories for turn in each.turns]
     return TrajectoryArrays(
         group=np.array([trajectory.group for trajectory in trajectories], dtype=np.int64),
+        replica=np.array([trajectory.replica for trajectory in trajectories], dtype=np.int64),
         truncated=np.array([trajectory.ending.truncated for trajectory in trajectories], dtype=bool),
         offsets=offsets_of([len(trajectory.turns) for trajectory in trajectories]),
         rewards={name: np.array([turn.rewards.get(name, 0.0) for turn in turns], dtype=np.float64) for name in names},

@@ -182,13 +182,14 @@ def read_arrays(folder: Path) -> TrajectoryArrays:
 
     Equal to `trajectory_arrays` of what `read_trajectories` reads. Raises ArtifactError as it does.
     """
-    trajectories = _read(folder / TRAJECTORIES_FILE, ["group", "ending", "earlier_endings"])
+    trajectories = _read(folder / TRAJECTORIES_FILE, ["group", "replica", "ending", "earlier_endings"])
     of_turns = ["trajectory", "rewards", "attempt", "kind", "state", "trained", "opens_segment"]
     turns = _read(folder / TURNS_FILE, [*of_turns, *PER_TOKEN])
     owner = numbers_of_column(turns["trajectory"])
     last = numbers_of_column(compute.list_value_length(trajectories["earlier_endings"]))
     return TrajectoryArrays(
         numbers_of_column(trajectories["group"]).astype(np.int64),
+        numbers_of_column(trajectories["replica"]).astype(np.int64),
         numbers_of_column(compute.is_in(trajectories["ending"], pa.array(_TRUNCATED))),
         offsets_of(np.bincount(owner, minlength=len(trajectories))),
         _rewards_of_column(turns["rewards"]),
