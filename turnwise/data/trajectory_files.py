@@ -260,7 +260,8 @@ def _rewards_of_column(column: pa.ChunkedArray) -> dict[str, Numbers]:
     names, values = np.array(maps.keys.to_pylist(), dtype=object), np.from_dlpack(maps.items)
     rewards = {name: np.zeros(len(maps)) for name in sorted({*names})}
     for name, of_turns in rewards.items():
-        of_turns[turn[names == name]] = values[names == name]
+        named = names == np.array(name, dtype=object)  # a bare text would lose the NUL characters at its end
+        of_turns[turn[named]] = values[named]
     return rewards
 
 
