@@ -35,6 +35,8 @@ LONGEST_COMPLETION = 40
 """What Dr.GRPO divides by; none of the completions is as long."""
 GROUPS = (0, 0, 0, 1, 1, 1)
 REWARDS = (1.0, 0.0, 0.25, 0.0, 2.0, 0.5)
+SECOND_REWARDS = (0.5, 0.5, 0.0, 3.0, -1.0, 0.0)
+"""Of a second reward, which has a weight of 0 unless a test gives it another."""
 SETTINGS = UpdateSettings(
     learning_rate=1e-3, temperature=0.9, micro_batch_tokens=60, maximum_mismatch=10.0, maximum_gradient_norm=1e9
 )
@@ -68,10 +70,9 @@ def trl_trainer(policy: Path, folder: Path, sequences: list[TokenSequence], dtyp
     words = Tokenizer(WordLevel({f"t{index}": index for index in range(VOCABULARY)}, unk_token="t0"))
     return GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(str(policy), dtype=dtype),
-        reward_funcs=lambda given, **others: given,
+        reward_funcs=[lambda given, **others: given, lambda given, **others: list(SECOND_REWARDS)],
         args=GRPOConfig(
             output_dir=str(folder),
-            scale_rewards="none",
             beta=0.0,
             temperature=SETTINGS.temperature,
             max_completion_length=LONGEST_COMPLETION,
@@ -86,7 +87,7 @@ def trl_trainer(policy: Path, folder: Path, sequences: list[TokenSequence], dtyp
             save_strategy="no",
             report_to=[],
             disable_tqdm=True,
-            **options,
+            **{"scale_rewards": "none", "reward_weights": [1.0, 0.0], **options},
         ),
         train_dataset=Dataset.from_dict({"prompt": ["t0", "t1"]}),
         processing_class=PreTrainedTokenizerFast(
@@ -204,3 +205,29 @@ def test_the_gradient_away_from_the_policy_that_sampled_is_that_of_trl(
         relative_difference(our_gradients(policy, sequences, SETTINGS.model_copy(update=ours), "float64"), expected)
         < 1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "rule", "options"),
+    [
+        ({"scale_rewards": "batch", "reward_weights": [1.0, 0.0]}, "grpo", {"deviation": "batch"}),
+        ({"scale_rewards": "group", "reward_weights": [1.0, 0.0]}, "grpo", {}),
+        ({"multi_objective_aggregation": "normalize_then_sum", "reward_weights": [1.0, -0.5]}, "gdpo", {}),
+    ],
+)
+def test_advantages_are_those_of_trl(
+    make_policy: MakePolicy, tmp_path: Path, theirs: dict[str, Any], rule: str, options: dict[str, Any]
+) -> None:
+    policy = make_policy(0)
+    trainer = trl_trainer(policy, tmp_path, on_policy(policy), torch.float64, **theirs)
+    trainer.model.train()
+    expected = trainer._generate_and_score_completions([{"prompt": f"t{group}"} for group in GROUPS])["advantages"]
+    credit = CreditBatch(
+        group=GROUPS,
+        turn_rewards=[[0.0]] * len(GROUPS),
+        outcome=REWARDS,
+        named_rewards=[list(pair) for pair in zip(REWARDS, SECOND_REWARDS, strict=True)],
+        reward_weights=[theirs["reward_weights"]] * len(GROUPS),
+    )
+    found = estimate(rule, credit, **options)
+    assert found.values.tolist() == pytest.approx(expected.tolist(), abs=1e-5)
