@@ -63,7 +63,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "tasks.rollout.in_memory:trajectories_of",
         "turnwise.data.trajectory_files:read_arrays",
         "tasks.credit.credit:read_advantages",
-        "tasks.health.record:read_health",
+        "tasks.health.health:read_health",
         "turnwise.store.artifacts:Store.folder",
         "turnwise.store.artifacts:Store.metrics",
         "turnwise.store.artifacts:Store.clock",

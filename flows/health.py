@@ -15,9 +15,8 @@ from contextlib import contextmanager
 
 from flows.run_state import Iteration, Models, Run, changed
 from tasks.calls import Call, Make, Unrecorded, call
-from tasks.health.health import HealthParameters, ReturnParameters, health, return_to
+from tasks.health.health import HealthParameters, ReturnParameters, health, read_health, return_to
 from tasks.health.probe import ProbeParameters, probe
-from tasks.health.record import read_health
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.credit import estimator_of
 from turnwise.data.evaluations import SAMPLED, read_evaluation

@@ -15,7 +15,7 @@ from __future__ import annotations
 from flows.run_state import Iteration, Prepared, Run, play_parameters
 from tasks.calls import Call, Make, Unrecorded, call
 from tasks.credit.select import SelectParameters, read_missing, select
-from tasks.health.record import read_health
+from tasks.health.health import read_health
 from tasks.rollout.evaluate import EvaluationParameters, evaluate
 from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather, rollout
 from turnwise.credit.selection import MAXIMUM_ROUNDS

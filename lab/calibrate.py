@@ -20,7 +20,7 @@ from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
 from flows.train import train
 from lab.calibration import MonitoredRun, calibrate
 from lab.calibration_page import FIGURE, Calibration, Cost, data, draw, page
-from tasks.health.record import read_monitors
+from tasks.health.health import read_monitors
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment

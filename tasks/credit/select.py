@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tasks.caching import depends_on
@@ -12,14 +11,12 @@ from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
 from turnwise.config.schema import SelectionSection as SelectionSection
 from turnwise.credit.batch import weighted_returns
-from turnwise.credit.selection import RULES, group_deviations
+from turnwise.credit.selection import RULES, SELECTION, group_deviations, read_selection, write_selection
 from turnwise.credit.selection import select as choose
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.plugins import SELECTION_RULE, plugin_modules
 from turnwise.store import Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
-
-SELECTION_FILE = "selection.json"
 
 
 class SelectParameters(Section):
@@ -45,7 +42,7 @@ def _plugin_reads(parameters: SelectParameters) -> dict[str, Any]:
 @task(name="select", task_run_name="{label}: select", retries=1)
 @depends_on(
     kernel=("turnwise.credit.batch", "turnwise.credit.selection"),
-    writes="selection 1",
+    writes=SELECTION,
     code=_plugin_code,
     reads=_plugin_reads,
     platform_bound=False,
@@ -61,26 +58,16 @@ def select(parameters: SelectParameters, *, rollout: Reference, label: str = "se
         **parameters.selection.options,
     )
     with default_store().write("selection") as draft:
-        content = {
-            "kept": list(selection.kept),
-            "missing": selection.missing,
-            "deviations": {str(group): deviation for group, deviation in selection.deviations.items()},
-        }
-        (draft.folder / SELECTION_FILE).write_text(json.dumps(content, indent=1))
+        write_selection(draft.folder, selection)
         draft.metrics.update(selection.record())
     return draft.reference
 
 
 def read_kept(selection: Reference) -> frozenset[int]:
     """The groups that were kept."""
-    return frozenset(_read(selection)["kept"])
+    return frozenset(read_selection(default_store().folder(selection)).kept)
 
 
 def read_missing(selection: Reference) -> int:
     """The number of groups that are still missing from those wanted."""
-    return int(_read(selection)["missing"])
-
-
-def _read(selection: Reference) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((default_store().folder(selection) / SELECTION_FILE).read_text())
-    return content
+    return read_selection(default_store().folder(selection)).missing

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from tasks.health.record import read_health
+from tasks.health.health import read_health
 from tasks.restoring import opened
 from turnwise.config.schema import Section
 from turnwise.data.evaluations import GREEDY, SAMPLED

@@ -27,7 +27,7 @@ from flows.train import train
 from flows.workers.following import FollowedRun
 from flows.workers.reports import Made, Report
 from flows.workers.sharing import SharedRuns
-from tasks.health.record import read_health
+from tasks.health.health import read_health
 from turnwise.config.sweeps import candidates
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load

@@ -27,7 +27,7 @@ from flows.run_state import Iteration, Prepared, Run
 from flows.train import train
 from flows.workers.sharing import SharedRuns
 from lab.calibrate import show_calibration
-from tasks.health.record import read_health
+from tasks.health.health import read_health
 from tasks.update.update import UpdateParameters
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded

@@ -24,12 +24,14 @@ compare with `random`, and at equal updates.
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -43,6 +45,9 @@ from turnwise.plugins import SELECTION_RULE, plugin
 from turnwise.seeding import generator
 from turnwise.world import quoted
 
+SELECTION = "selection 1"
+"""The layout of the file. It is in the cache key of who writes it: a changed layout gets another number."""
+SELECTION_FILE = "selection.json"
 Deviations = Mapping[int, float]
 """The deviation of each group's rewards, by group, in the order of the batch."""
 
@@ -81,6 +86,23 @@ class Selection:
             **({"dropped_deviation": math.fsum(of_dropped) / len(of_dropped)} if of_dropped else {}),
             **({"kept_share_of_deviation": math.fsum(of_kept) / total} if total else {}),
         }
+
+
+def write_selection(folder: Path, selection: Selection) -> None:
+    """Write a selection into `folder`."""
+    content = {
+        "kept": list(selection.kept),
+        "missing": selection.missing,
+        "deviations": {str(group): deviation for group, deviation in selection.deviations.items()},
+    }
+    (folder / SELECTION_FILE).write_text(json.dumps(content, indent=1))
+
+
+def read_selection(folder: Path) -> Selection:
+    """The selection that `write_selection` wrote into `folder`."""
+    content = json.loads((folder / SELECTION_FILE).read_text())
+    deviations = {int(group): deviation for group, deviation in content["deviations"].items()}
+    return Selection(deviations, tuple(content["kept"]), content["missing"])
 
 
 def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int, float]:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from stage_samples import saved, trajectory, turn
 
-from tasks.credit.select import SELECTION_FILE, SelectParameters, read_kept, read_missing, select
+from tasks.credit.select import SelectParameters, read_kept, read_missing, select
 from turnwise.config.schema import RewardSection, SelectionSection
+from turnwise.credit.selection import SELECTION_FILE
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 

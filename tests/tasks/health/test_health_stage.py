@@ -10,8 +10,7 @@ import pytest
 from stage_samples import Small, saved, trajectory, turn
 
 from tasks.credit.credit import CreditParameters, credit
-from tasks.health.health import HealthParameters, health
-from tasks.health.record import read_health
+from tasks.health.health import HealthParameters, health, read_health
 from turnwise.config.monitoring import AlarmRule
 from turnwise.config.schema import Credit, CurriculumSection, RewardSection, SelectionSection
 from turnwise.data.trajectory import Ending

@@ -7,7 +7,7 @@ import json
 from stage_samples import Small
 
 from tasks.health.health import ReturnParameters, return_to
-from tasks.health.record import HEALTH_FILE
+from turnwise.health.record import HEALTH_FILE
 from turnwise.store import Reference, default_store
 
 
