@@ -25,7 +25,7 @@ from flows.runtime.flow_runs import untagged_tasks
 from flows.sampling import play_greedily, select_groups
 from tasks.calls import make_call
 from tasks.credit.credit import read_credit
-from tasks.health.record import read_health
+from tasks.health.health import read_health
 from tasks.models_in_memory import base_reference
 from tasks.update.first_steps import FirstSteps, FirstStepsParameters, first_steps, read_first_steps
 from turnwise.data.arrays import TrajectoryAdvantages

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flows.run_state import changed
-from tasks.health.record import read_health
+from tasks.health.health import read_health
 from turnwise.config.overlays import parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build
