@@ -117,6 +117,7 @@ MODELS: Mapping[str, tuple[type, str]] = {
 }
 """Likewise for a file that holds one model as JSON: the model, and the digest of its schema."""
 WITHOUT_FILES_OF_OURS = {
+    "first steps 1": "the files of an update that is tried out",
     "probe 1": "metrics alone",
     "score vectors 1": "one array of safetensors",
     "tokenizer 1": "the files of transformers",
