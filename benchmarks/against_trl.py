@@ -47,6 +47,7 @@ from benchmarks.numbers_world import END, FIRST_BYTE, PAD, AnyText, Bytes, Numbe
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes, roll_out
+from turnwise.config.model_settings import ModelSettings
 from turnwise.credit import CreditBatch, estimate
 from turnwise.data.trajectory import Trajectory
 from turnwise.policy.architecture import create_policy
@@ -62,6 +63,7 @@ LANGUAGE_MODEL_CONTEXT, LANGUAGE_MODEL_LEARNING_RATE = 1024, 1e-5
 LANGUAGE_MODEL_WORLD = {"prompt": 160, "shared": 140, "observation": 45}
 LANGUAGE_MODEL_MICRO_BATCH = 8
 """Episodes of a micro-batch of TRL's."""
+MAXIMUM_MISMATCH = {"float32": 1e-3, "bfloat16": 0.1}
 TRL_SIDE = Path(__file__).with_name("trl_side.py")
 
 
@@ -118,9 +120,9 @@ class AsSaid:
 class Ours:
     """Our side: the episode loop, an engine and the learner."""
 
-    def __init__(self, shared: Shared, world: Numbers, engine: Engine, context: int) -> None:
+    def __init__(self, shared: Shared, world: Numbers, engine: Engine, context: int, model: ModelSettings) -> None:
         self._shared, self._engine = shared, engine
-        self.learner = Learner(Path(shared.policy), threads=1)
+        self.learner = Learner(Path(shared.policy), threads=1, model=model)
         self._steps = 0
         self._frame = Bytes()
         self._rules = EpisodeConfig(
@@ -139,7 +141,7 @@ class Ours:
             micro_batch_tokens=2048,
             mini_batches=1,
             maximum_gradient_norm=1e9,
-            maximum_mismatch=1e-3,
+            maximum_mismatch=MAXIMUM_MISMATCH[model.precision],
         )
 
     def step(self) -> tuple[Seconds, list[Trajectory]]:
@@ -264,10 +266,12 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--groups", type=int, default=GROUPS, help=f"of {REPLICAS} episodes each")
     parser.add_argument("--steps", type=int, default=6, help="per row; the first counts for the gradient alone")
     parser.add_argument("--engines", nargs="+", choices=("embedded", "vllm"), default=["embedded", "vllm"])
+    parser.add_argument("--precision", choices=sorted(MAXIMUM_MISMATCH), default="float32", help="of our learner alone")
     parser.add_argument("--trl-python", default=sys.executable, help="the interpreter of an environment with TRL")
     chosen = parser.parse_args(list(arguments))
     model: Path | None = chosen.model
     context = LANGUAGE_MODEL_CONTEXT if model else CONTEXT
+    settings = ModelSettings(precision=chosen.precision)
     torch.set_num_threads(1)
     sys.stdout.write("turns  reply  side         step  sampling  update  over TRL  gradients apart\n")
     with tempfile.TemporaryDirectory() as folder:
@@ -302,7 +306,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                     vocabulary=json.loads((policy / "config.json").read_text(encoding="utf-8"))["vocab_size"],
                     learning_rate=LANGUAGE_MODEL_LEARNING_RATE if model else LEARNING_RATE,
                 )
-                sides = {name: Ours(shared, world, engine, context) for name, engine in engines.items()}
+                sides = {name: Ours(shared, world, engine, context, settings) for name, engine in engines.items()}
                 compare(shared, sides, chosen.trl_python, Path(folder))
 
 

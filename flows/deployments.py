@@ -9,14 +9,21 @@ known once the parameters are read.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
-from prefect import flow, runtime
+from prefect import flow, pause_flow_run, runtime
+from prefect.client.schemas.objects import State
+from prefect.input import RunInput
+from prefect.states import Cancelled
 from pydantic import ConfigDict, Field, create_model
 
 from flows.ablation import comparison
 from flows.credit_study import study_credit
 from flows.evaluate import evaluation, preparation
+from flows.needs.disk import free_disk, needs_of
+from flows.needs.memory import require_memory
+from flows.plan import Plan, plan_ablation
 from flows.recording.publish import AblationResult
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process
@@ -28,10 +35,14 @@ from turnwise.config.sweeps import candidates
 from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
 from turnwise.project import project_root
+from turnwise.reporting.formatting import readable_bytes
 from turnwise.store.default import use_storage
 
 YamlFile = Annotated[str, Field(pattern=r"\.ya?ml$")]
 PARAMETERS = "params.yaml"
+SECONDS_TO_APPROVE = 7 * 24 * 3600
+SECONDS_BETWEEN_LOOKS = 5
+"""How often a paused run looks whether there is an answer."""
 
 
 def _optional_fields(section: type[Section]) -> Any:
@@ -63,6 +74,43 @@ class Changes(_Changes):
         """The values by dotted key."""
         changed = self.model_dump(mode="json", exclude_none=True)
         return {f"{section}.{name}": value for section, values in changed.items() for name, value in values.items()}
+
+
+class Approval(RunInput):
+    """The answer to a plan, as the form of a paused run asks for it."""
+
+    approved: bool = Field(
+        True, description="Whether the stages of the plan may be computed. No: the run is cancelled."
+    )
+
+
+def question(plan: Plan) -> str:
+    """A plan as Markdown: what would be computed, how often, and the disk that it takes."""
+    experiment, missing = plan.experiment, Counter(each.stage for each in plan.stages if each.recorded is None)
+    needs = needs_of(experiment, experiment.compute.runner.processes)
+    disk = (
+        "" if needs is None else f" Disk: at most {readable_bytes(needs.disk)}, of {readable_bytes(free_disk())} free."
+    )
+    return (
+        f"**{experiment.ablation.name}**, {len(plan.runs)} runs: at most {missing.total()} of {len(plan.stages)} "
+        f"stages are computed; the others are recorded.{disk}\n\n| stage | times |\n|---|---|\n"
+    ) + "\n".join(f"| {stage} | {count} |" for stage, count in missing.items())
+
+
+def _is_approved(experiment: Experiment) -> bool:
+    """Pause the flow run with its plan as the question, and return the answer: yes where everything is recorded.
+
+    Raises ConfigurationError where the run would be refused, and FlowPauseTimeout a week without an answer.
+    """
+    require_memory(experiment, experiment.compute.runner.processes)
+    plan = plan_ablation(experiment)
+    if all(each.recorded is not None for each in plan.stages):
+        return True
+    asked = Approval.with_initial_data(description=question(plan), approved=True)
+    answer = pause_flow_run(
+        wait_for_input=asked, timeout=SECONDS_TO_APPROVE, poll_interval=SECONDS_BETWEEN_LOOKS, key="approval"
+    )
+    return bool(answer.approved)
 
 
 def _run_name() -> str:
@@ -119,19 +167,25 @@ def ablation(
     overlays: list[YamlFile] | None = None,
     changes: Changes | None = None,
     settings: dict[str, Any] | None = None,
-) -> str:
+    approval: bool = False,
+) -> str | State[Any]:
     """Compare the variants of a parameters file over its seeds. Returns the digest of all that was computed.
 
     Runs that were ended early count. Where a fault has left out runs, the flow run fails once the report is written.
+    One that is not approved ends as cancelled.
 
     Args:
         parameters: the parameters file, relative to the project's folder.
         overlays: files laid over it, in order.
         changes: values that take precedence over those of the files, by section.
         settings: further values by dotted key, e.g. `{"variants.mt-grpo.rollout.group_size": 8}`.
+        approval: pause before anything is computed, with the plan as the question, until somebody has answered it.
     """
     _begin()
-    return _digest(run_flow(comparison, _load(parameters, overlays, changes, settings)))
+    chosen = _load(parameters, overlays, changes, settings)
+    if approval and not _is_approved(chosen):
+        return Cancelled(message="The plan was not approved.")
+    return _digest(run_flow(comparison, chosen))
 
 
 @flow(name="experiment", flow_run_name=_run_name)
@@ -142,7 +196,8 @@ def experiment(
     settings: dict[str, Any] | None = None,
     variant: str | None = None,
     seed: Seed | None = None,
-) -> str:
+    approval: bool = False,
+) -> str | State[Any]:
     """Train and test one variant with one seed. Returns the digest of all that was computed.
 
     Args:
@@ -152,9 +207,13 @@ def experiment(
         settings: further values by dotted key.
         variant: a name of the section `variants`; by default the parameters as they are.
         seed: by default the first of `ablation.seeds`.
+        approval: pause before anything is computed, with the plan as the question, until somebody has answered it.
     """
     _begin()
-    return _digest(run_flow(comparison, single(_load(parameters, overlays, changes, settings), variant, seed)))
+    chosen = single(_load(parameters, overlays, changes, settings), variant, seed)
+    if approval and not _is_approved(chosen):
+        return Cancelled(message="The plan was not approved.")
+    return _digest(run_flow(comparison, chosen))
 
 
 @flow(name="sweep", flow_run_name=_run_name)

@@ -70,6 +70,34 @@ def test_a_deployed_ablation_does_the_work_of_the_command_line(site: Site) -> No
         assert sum(name.endswith(": rollout") for name in names) == 2, "one in each iteration"
 
 
+def answered(site: Site, said: str, approved: bool) -> str:
+    """Answer the question of the run that a command has created, and return the question when the run has ended."""
+    run = flow_run(site, said)
+    wait_until(lambda: flow_run(site, said)["state_type"] == "PAUSED", "the run must ask before it computes")
+    assert subflow_runs(site, said) == []
+    with httpx.Client(trust_env=False, timeout=60, base_url=f"{site.url}/flow_runs/{run['id']}") as client:
+        question = "/input/paused-approval-description"
+        wait_until(lambda: client.get(question).status_code == 200, "the plan must be there")
+        plan = client.get(question).json()
+        client.post("/resume", json={"run_input": {"approved": approved}}).raise_for_status()
+    ended(site, [run])
+    return str(plan)
+
+
+def test_a_run_that_waits_for_approval_shows_its_plan_and_computes_nothing_unless_it_is_approved(site: Site) -> None:
+    settings = ("--param", 'settings={"ablation.seeds": [7]}', "--param", "approval=true")
+    command = ("prefect", "deployment", "run", "ablation/local", *settings)
+    said = site.run(*command)
+    question = answered(site, said, approved=False)
+    assert question.startswith("**tiny**, 2 runs: at most ") and "\n| rollout | 4 |\n" in question
+    assert flow_run(site, said)["state_type"] == "CANCELLED" and subflow_runs(site, said) == []
+    said = site.run(*command)
+    answered(site, said, approved=True)
+    assert flow_run(site, said)["state_type"] == "COMPLETED"
+    said = site.run(*command, "--watch")
+    assert flow_run(site, said)["state_type"] == "COMPLETED", "of what is recorded nobody is asked"
+
+
 def test_an_unknown_parameter_is_refused_before_any_stage_and_the_automation_pauses_the_pool(site: Site) -> None:
     site.run("prefect", "automation", "create", "--from-file", "automations.yaml")
     settings = ("--param", 'settings={"credit.estimatr": "grpo"}', "--param", "variant=mt-grpo")
