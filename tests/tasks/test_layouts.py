@@ -17,6 +17,7 @@ from stage_samples import trajectory, turn
 
 from tasks.caching import all_dependencies
 from tasks.models_in_memory import CRITIC, POLICY
+from tasks.update.first_steps import FIRST_STEPS, FirstSteps
 from turnwise.config.schema import CriticSection
 from turnwise.credit.selection import SELECTION, Selection, write_selection
 from turnwise.credit_study.study import Study
@@ -112,12 +113,12 @@ LAYOUTS: Mapping[str, tuple[Callable[[Path], None], str]] = {
 """By layout with its number: what writes a sample, and the digest of the layout of the sample's files."""
 MODELS: Mapping[str, tuple[type, str]] = {
     HEALTH: (HealthRecord, "ebcf217c442e8603cee7ce34138305d5"),
+    FIRST_STEPS: (FirstSteps, "07a42fe7d55e8ce35f0da45c7ee58df2"),
     "report 1": (ReportData, "0e88418dfb46b017fb31f2770e342c1e"),
     "credit study 1": (Study, "f7b7f850c5d5e942ad143781f49f6f4a"),
 }
 """Likewise for a file that holds one model as JSON: the model, and the digest of its schema."""
 WITHOUT_FILES_OF_OURS = {
-    "first steps 1": "the files of an update that is tried out",
     "probe 1": "metrics alone",
     "score vectors 1": "one array of safetensors",
     "tokenizer 1": "the files of transformers",
