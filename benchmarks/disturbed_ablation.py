@@ -100,7 +100,7 @@ class Home:
 
     def digests(self) -> str:
         """What a repeat must give again."""
-        return "".join(line for line in self._found.read_text().splitlines() if "platform" not in line)
+        return "".join(line for line in self._found.read_text(encoding="utf-8").splitlines() if "platform" not in line)
 
 
 def endure(home: Home, losses: Sequence[Loss]) -> None:

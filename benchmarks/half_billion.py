@@ -229,12 +229,12 @@ def run_and_account(experiment: Experiment) -> None:
 
 def forget_peak() -> None:
     """Begin the peak of this process's resident memory anew; Linux alone can."""
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def peak() -> int:
     """The peak of this process's resident memory since then, in bytes."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
     return int(status["VmHWM"].removesuffix("kB")) * 1024
 
 

@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     settings |= {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in chosen.setting)}
     chosen.overlay = [str(Path(overlay).resolve()) for overlay in chosen.overlay]
     roots = {"": ROOT, **({f"{chosen.against.name}, ": chosen.against.resolve()} if chosen.against else {})}
-    parameters = yaml.safe_load((ROOT / "params.yaml").read_text())
+    parameters = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     every = {
         part: parameters[section][key]
         for part, (section, _, key) in ((part, each.partition(".")) for part, each in EVERY_NOW_AND_THEN.items())

@@ -242,7 +242,7 @@ class ServerClock:
     def seconds(self) -> float:
         """So far."""
         if not self._processes:
-            supervisor = psutil.Process(int(json.loads(self._record.read_text())["supervisor"]))
+            supervisor = psutil.Process(int(json.loads(self._record.read_text(encoding="utf-8"))["supervisor"]))
             self._processes = [supervisor, *supervisor.children(recursive=True)]
         times = [process.cpu_times() for process in self._processes]
         return sum(each.user + each.system for each in times)

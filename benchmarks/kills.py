@@ -109,7 +109,7 @@ class Home:
 
     def digests(self) -> dict[str, object]:
         """What a repeat must give again."""
-        found = json.loads((self.folder / "results" / "tiny" / "digests.json").read_text())
+        found = json.loads((self.folder / "results" / "tiny" / "digests.json").read_text(encoding="utf-8"))
         return {name: value for name, value in found.items() if name != "platform"}
 
     def processes(self) -> list[int]:

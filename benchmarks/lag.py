@@ -96,7 +96,7 @@ def processor_seconds() -> float:
     ticks, of_children = os.sysconf("SC_CLK_TCK"), 0.0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = path.read_text().rpartition(")")[2].split()
+            fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:
             continue  # it has ended meanwhile
         if int(fields[1]) == os.getpid():

@@ -48,7 +48,7 @@ def recorded_differences() -> np.ndarray:
     """Differences of runs with the same seed, of all pages of claims, centred and with deviation 1 in each pair."""
     samples = []
     for path in sorted((SCIENCE / "data").glob("*.json")):
-        judgement = json.loads(path.read_text())["report"]["judgement"] or {}
+        judgement = json.loads(path.read_text(encoding="utf-8"))["report"]["judgement"] or {}
         for pair in judgement.get("pairs", []):
             sample = np.array(pair["difference"]["sample"])
             if len(sample) >= FEWEST_RUNS and sample.std() > 0:

@@ -58,7 +58,7 @@ def measured(python: Path, command: tuple[str, ...], folder: Path) -> tuple[floa
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, json.loads(imported.read_text())
+    return seconds, json.loads(imported.read_text(encoding="utf-8"))
 
 
 def main() -> None:

@@ -170,7 +170,9 @@ def _require_vocabulary(policy: Reference, materials: Materials) -> None:
     """Raise ConfigurationError if the policy's vocabulary is smaller than that of the experiment's tokenizer."""
     from turnwise.policy.tokenizer import load_tokenizer
 
-    known = json.loads((default_store().folder(policy, ["config.json"]) / "config.json").read_text())["vocab_size"]
+    known = json.loads((default_store().folder(policy, ["config.json"]) / "config.json").read_text(encoding="utf-8"))[
+        "vocab_size"
+    ]
     needed = len(load_tokenizer(default_store().folder(materials.tokenizer)))
     if known < needed:
         raise ConfigurationError(

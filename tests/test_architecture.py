@@ -212,3 +212,17 @@ def _stages(tree: ast.Module) -> Iterator[str]:
                 and decorator.func.id == "stage"
             ):
                 yield ast.literal_eval(decorator.args[0])
+
+
+def test_files_are_read_and_written_as_utf_8_whatever_the_locale() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in modules().values()
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("read_text", "write_text")
+        and len(call.args) <= (call.func.attr == "write_text")
+        and not any(keyword.arg == "encoding" for keyword in call.keywords)
+    ]
+    assert found == []

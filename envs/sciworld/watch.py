@@ -74,7 +74,7 @@ class Watch:
 def processor_seconds(process: int) -> float:
     """CPU seconds of a process so far, over all its threads; 0 where the system does not report them."""
     try:
-        told = Path(f"/proc/{process}/stat").read_text()
+        told = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except OSError:  # it has ended, or this system has no such file
         return 0.0
     fields = told.rpartition(")")[2].split()  # a name may hold spaces and brackets

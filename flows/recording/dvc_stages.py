@@ -179,7 +179,7 @@ def _showing(planned: Plan) -> Iterator[None]:
 def _warm_start_curve(prepared: Prepared) -> list[dict[str, float]]:
     """The learning curve of the warm start; empty if a loaded policy is used without one."""
     path = default_store().folder(prepared.warm_start) / CURVE_FILE
-    return json.loads(path.read_text()) if path.is_file() else []
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
 def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:

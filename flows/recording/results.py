@@ -250,7 +250,7 @@ def _by_account(made: Mapping[Reference, roster.IterationStage]) -> dict[str, fl
 def set_up_seconds() -> float:
     """The installation time in seconds, as measured by `make`; 0 if the environment was installed otherwise."""
     path = Path(sys.prefix) / "set-up-seconds"
-    return float(path.read_text()) if path.is_file() else 0.0
+    return float(path.read_text(encoding="utf-8")) if path.is_file() else 0.0
 
 
 def lineage_of(experiment: Experiment, prepared: Prepared, report: Reference) -> list[tuple[str, str]]:

@@ -190,7 +190,7 @@ def _await_server(folder: Path, progress: Callable[[float], None] | None) -> str
 def _record(folder: Path) -> dict[str, str] | None:
     """What a supervisor of this folder has published; None in a copy of the folder, which has no server yet."""
     try:
-        record: dict[str, str] = json.loads((folder / "server.json").read_text())
+        record: dict[str, str] = json.loads((folder / "server.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return record if record.get("folder", str(folder)) == str(folder) else None
@@ -278,7 +278,7 @@ class Supervisor:
     def _publish(self, port: int) -> None:
         temporary = self.folder / f"server.json.{os.getpid()}"
         record = {"url": address(port), "supervisor": str(os.getpid()), "folder": str(self.folder)}
-        temporary.write_text(json.dumps(record))
+        temporary.write_text(json.dumps(record), encoding="utf-8")
         os.replace(temporary, self.folder / "server.json")
 
     def _watch(self, server: subprocess.Popen[bytes], port: int, lock: IO[str]) -> None:

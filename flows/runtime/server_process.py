@@ -79,7 +79,7 @@ def has_tables(folder: Path) -> bool:
     """Whether the folder's database has the tables of the installed Prefect."""
     marker = folder / "migrated"
     prepared = marker.is_file() and (folder / DATABASE).is_file()
-    return prepared and marker.read_text() == importlib.metadata.version("prefect")
+    return prepared and marker.read_text(encoding="utf-8") == importlib.metadata.version("prefect")
 
 
 def copy_tables(folder: Path) -> None:
@@ -115,7 +115,7 @@ def end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _mark(folder: Path) -> None:
-    (folder / "migrated").write_text(importlib.metadata.version("prefect"))
+    (folder / "migrated").write_text(importlib.metadata.version("prefect"), encoding="utf-8")
 
 
 def _tables() -> str:

@@ -250,7 +250,7 @@ def _write(
         if path.is_file() and path.name != MANIFEST:
             shutil.copyfile(path, folder / path.name)
     count = store.metrics(text.sequences)
-    shape = json.loads((folder / "config.json").read_text())
+    shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     card = render(
         "lab",
         "base-policy.md.jinja",

@@ -49,7 +49,7 @@ def task_set(parameters: TaskSetParameters, *, label: str = "preparation") -> Re
             "version": world.version,
             "attribution": world.attribution(),
         }
-        (draft.folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False))
+        (draft.folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
         draft.metrics["tasks"] = len(tasks)
     return draft.reference
 

@@ -72,7 +72,7 @@ def warm_start(
         curve = train_until_success(learner, sequences, parameters.warm_start, greedy_success)
         # Its moments are those of another loss; and the policy would be three times as large.
         shutil.rmtree((draft.folder / OPTIMIZER_FILE).parent)
-        (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1))
+        (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1), encoding="utf-8")
         draft.metrics.update({f"warm_start_{name}": value for name, value in curve[-1].items()})
     return draft.reference
 

@@ -139,7 +139,7 @@ def report(
         race=None if looks is None else looks.race,
     )
     with default_store().write("report") as draft:
-        (draft.folder / DATA_FILE).write_text(data.to_json())
+        (draft.folder / DATA_FILE).write_text(data.to_json(), encoding="utf-8")
         primary = world.primary_column.heading
         for row in data.rows:
             if (cell := row.cells[primary]) is not None:

@@ -95,12 +95,12 @@ def write_selection(folder: Path, selection: Selection) -> None:
         "missing": selection.missing,
         "deviations": {str(group): deviation for group, deviation in selection.deviations.items()},
     }
-    (folder / SELECTION_FILE).write_text(json.dumps(content, indent=1))
+    (folder / SELECTION_FILE).write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 def read_selection(folder: Path) -> Selection:
     """The selection that `write_selection` wrote into `folder`."""
-    content = json.loads((folder / SELECTION_FILE).read_text())
+    content = json.loads((folder / SELECTION_FILE).read_text(encoding="utf-8"))
     deviations = {int(group): deviation for group, deviation in content["deviations"].items()}
     return Selection(deviations, tuple(content["kept"]), content["missing"])
 

@@ -69,11 +69,11 @@ class HealthRecord(Section):
     @classmethod
     def read(cls, folder: Path) -> HealthRecord:
         """The record that `write` wrote into `folder`."""
-        return cls.model_validate_json((folder / HEALTH_FILE).read_text())
+        return cls.model_validate_json((folder / HEALTH_FILE).read_text(encoding="utf-8"))
 
     def write(self, folder: Path) -> None:
         """Write the record into `folder`."""
-        (folder / HEALTH_FILE).write_text(json.dumps(self.model_dump(mode="json"), indent=1))
+        (folder / HEALTH_FILE).write_text(json.dumps(self.model_dump(mode="json"), indent=1), encoding="utf-8")
 
 
 def measure_iteration(

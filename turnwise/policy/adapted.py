@@ -24,7 +24,7 @@ def load_adapted(base: Path, policy: Path) -> PreTrainedModel:
     These are the learner's to the bit: the frozen weights are rounded to the precision that it computed in.
     """
     settings = saved_adapter(policy)
-    precision = getattr(torch, json.loads((policy / "config.json").read_text())["dtype"])
+    precision = getattr(torch, json.loads((policy / "config.json").read_text(encoding="utf-8"))["dtype"])
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(base), dtype=precision, attn_implementation="sdpa", trust_remote_code=False
     )

@@ -93,7 +93,7 @@ def save_adapter(model: PreTrainedModel, folder: Path, settings: Adapter, base: 
     }
     (folder / ADAPTER_FILE).parent.mkdir(parents=True, exist_ok=True)
     save_file(on_cpu(_adapter_tensors(model)), folder / ADAPTER_FILE, metadata={"format": "pt"})
-    (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def has_adapter(folder: Path) -> bool:
@@ -134,7 +134,7 @@ def restore_adapter(model: PreTrainedModel, folder: Path, settings: Adapter) -> 
 
 
 def _description(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / DESCRIPTION_FILE).read_text())
+    found: dict[str, Any] = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
     return found
 
 

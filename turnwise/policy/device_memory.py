@@ -24,7 +24,7 @@ def machine_memory(group: str, limits: Path = CONTROL_GROUPS) -> int:
         if not place.is_relative_to(limits):
             break
         path = place / "memory.max"
-        limit = path.read_text().strip() if path.is_file() else "max"
+        limit = path.read_text(encoding="utf-8").strip() if path.is_file() else "max"
         if limit != "max":
             found.append(int(limit))
     return min(found)
@@ -33,7 +33,7 @@ def machine_memory(group: str, limits: Path = CONTROL_GROUPS) -> int:
 def _control_group() -> str:
     """The path of this process's control group below `CONTROL_GROUPS` (version 2); empty where there is none."""
     listed = Path("/proc/self/cgroup")
-    lines = listed.read_text().splitlines() if listed.is_file() else []
+    lines = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
     return next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), "")
 
 

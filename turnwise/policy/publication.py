@@ -22,8 +22,8 @@ def publish_weights(policy: Path, folder: Path) -> None:
             rounded = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(path).items()}
             save_file(rounded, folder / path.name, metadata={"format": "pt"})
         elif path.name == "config.json":
-            values = {**json.loads(path.read_text()), "dtype": "bfloat16"}
-            (folder / path.name).write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+            values = {**json.loads(path.read_text(encoding="utf-8")), "dtype": "bfloat16"}
+            (folder / path.name).write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         else:
             shutil.copyfile(path, folder / path.name)
 

@@ -130,7 +130,7 @@ def load_frame(folder: Path) -> ChatFrame:
 def generation_end_tokens(folder: Path) -> tuple[int, ...]:
     """The end tokens that `generation_config.json` in `folder` names, one or a list; none where it names none."""
     path = folder / GENERATION_FILE
-    found = json.loads(path.read_text()).get("eos_token_id") if path.is_file() else None
+    found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.is_file() else None
     if found is None:
         return ()
     tokens = found if isinstance(found, list) else [found]

@@ -77,7 +77,7 @@ def _lock_of_dead(path: Path, locks: ExitStack) -> IO[str] | None:
     """The file of a token, locked until `locks` is closed; None where its process lives or another deals with it."""
     lock: IO[str] | None = None
     with suppress(FileNotFoundError, PermissionError):
-        lock = path.open("r+")
+        lock = path.open("r+", encoding="utf-8")
     if lock is None:
         return None
     try:

@@ -89,7 +89,7 @@ def platform() -> dict[str, Any]:
 
 def _processor() -> dict[str, Any]:
     try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     except FileNotFoundError:
         return {"vendor": machine.processor(), "flags": []}
     entries = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
@@ -104,7 +104,7 @@ def _cards() -> list[str]:
     """The distinct NVIDIA GPU models, sorted, read from the driver's files in /proc without importing torch."""
     models = set()
     for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        for line in path.read_text().splitlines():
+        for line in path.read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition(":")
             if key.strip() == "Model":
                 models.add(value.strip())

@@ -264,7 +264,7 @@ def _weights(model: PreTrainedModel, policy: Path, device: torch.device) -> Mapp
     """
     dtype = torch.float32
     if device.type != "cpu":
-        dtype = getattr(torch, json.loads((policy / "config.json").read_text())["dtype"])
+        dtype = getattr(torch, json.loads((policy / "config.json").read_text(encoding="utf-8"))["dtype"])
     found: dict[int, torch.Tensor] = {}  # tied tensors stay one
 
     def suited(tensor: torch.Tensor) -> torch.Tensor:

@@ -80,7 +80,7 @@ def _holds(folder: Path, drawn: Path, source: str) -> bool:
     """Whether the folder holds page and figures as they were drawn from this source."""
     if not drawn.is_file():
         return False
-    kept = json.loads(drawn.read_text())
+    kept = json.loads(drawn.read_text(encoding="utf-8"))
     return kept["source"] == source and all(
         (folder / name).is_file() and sha256_of(folder / name) == content for name, content in kept["files"].items()
     )
