@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from flows.recording.results import DIGESTS_FILE, compared_with_former
+from turnwise.experiment import load
+
+ROOT = Path(__file__).parents[2]
 
 AVX2, AVX512 = ({"processor": {"vendor": "v", "flags": flags}} for flags in (["avx2"], ["avx2", "avx512f"]))
 
@@ -84,3 +88,12 @@ def test_results_in_between_of_other_parameters_hide_nothing(folder: Path) -> No
     git("commit", "-m", "results")
     lay_down(folder, digests("tried", parameters="others"))
     assert "avx512f" in compared_with_former(folder, digests("new"))
+
+
+def test_the_recorded_default_experiment_has_every_run_and_every_iteration_of_params_yaml() -> None:
+    experiment, recorded = load(ROOT / "params.yaml"), ROOT / "results" / "credit"
+    variants, seeds = experiment.ablation.variants, experiment.ablation.all_seeds
+    runs = json.loads((recorded / DIGESTS_FILE).read_text(encoding="utf-8"))["runs"]
+    assert set(runs) == {f"{variant} seed {seed}" for variant in variants for seed in seeds}
+    with (recorded / "curves.csv").open(encoding="utf-8", newline="") as file:
+        assert max(int(row["iteration"]) for row in csv.DictReader(file)) == experiment.optimization.iterations
