@@ -67,6 +67,33 @@ def test_the_code_of_every_artifact_is_counted_also_of_those_in_the_chain(
     assert len(platforms(tree)) == 1
 
 
+def record_update(store: Store, before: Reference, after: Reference, key: str) -> None:
+    """Record that an update made `after` from `before`."""
+    record = {"stage": "update", "inputs": {"policy": str(before)}, "parameters": {"iteration": 9}, "platform": None}
+    store.record_lineage(after, key, {**record, "commit": "c1", "uncommitted": "none"})
+
+
+def test_an_update_that_moves_nothing_does_not_hide_how_its_policy_was_made(
+    store: Store, policies: list[Reference]
+) -> None:
+    for policy in (policies[0], policies[1], policies[-1]):
+        record_update(store, policy, policy, "a key that sorts before the first one's")
+    record_update(store, policies[-1], policies[0], "b: back to the start, as well")
+    tree = ancestry(store, policies[-1])
+    assert (tree.inputs[0].reference, tree.inputs[0].line) == (
+        policies[0],
+        f"policy/{policies[0].digest[:12]} (warm_start, made in 3 ways)",
+    )
+    assert [each["parameters"]["iteration"] for each in tree.earlier] == [2, 1]
+
+
+def test_of_a_policy_of_which_only_updates_that_move_nothing_are_recorded_the_making_is_not_known(store: Store) -> None:
+    with store.write("policy") as draft:
+        (draft.folder / "content").write_text("from elsewhere")
+    record_update(store, draft.reference, draft.reference, "key")
+    assert "not recorded how it was made" in ancestry(store, draft.reference).line
+
+
 def test_an_artifact_whose_making_is_not_recorded_says_so(store: Store) -> None:
     with store.write("policy") as draft:
         (draft.folder / "content").write_text("from elsewhere")

@@ -8,7 +8,7 @@ artifact once and collapses a chain of updates into one node.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,8 @@ class Ancestor:
     """The name of the input as which its child read it."""
     reference: Reference
     record: dict[str, Any] | None
-    """How it was made; None where the store has no record. Where there are several records, the first by cache key."""
+    """How it was made; None where the store has no record. Where there are several records, the first by cache key of
+    those that do not make the artifact from itself."""
     ways: int = 1
     """The number of records: ways in which the same content was produced."""
     told_elsewhere: bool = False
@@ -56,39 +57,44 @@ class Ancestor:
 def ancestry(store: Store, reference: Reference, role: str = "") -> Ancestor:
     """The provenance tree of an artifact. Raises ArtifactError where the store does not hold it."""
     store.manifest(reference)
-    return _ancestor(store, reference, role, {reference})
+    return _ancestor(store, reference, role, {reference}, {reference})
 
 
-def _ancestor(store: Store, reference: Reference, role: str, told: set[Reference]) -> Ancestor:
-    """The node of an artifact, with its inputs.
+def _ancestor(store: Store, reference: Reference, role: str, told: set[Reference], chain: Set[Reference]) -> Ancestor:
+    """The node of an artifact, with its inputs. `chain` is the policies that were made from it by updates, and itself.
 
     `told` collects the artifacts that already have a place in the tree, and grows: the inputs of a node are claimed
     before any of them is expanded, so that an artifact is expanded as a direct input rather than further away.
     """
     ways = store.lineage(reference)
-    record = next(iter(ways.values()), None)
+    record = _record(store, reference, chain)
     if record is None:
         return Ancestor(role, reference, None)
     inputs = dict(references_in(record["inputs"]))
     earlier: list[dict[str, Any]] = []
+    links = {*chain}
     if record["stage"] == UPDATE:
-        while (before := _record(store, inputs.get(CHAIN))) is not None and before["stage"] == UPDATE:
+        links.add(inputs[CHAIN])
+        while (before := _record(store, inputs[CHAIN], links)) is not None and before["stage"] == UPDATE:
             told.add(inputs[CHAIN])
             inputs[CHAIN] = dict(references_in(before["inputs"]))[CHAIN]
+            links.add(inputs[CHAIN])
             earlier.append(before)
     new = [each for each in inputs.values() if each not in told]
     told.update(new)
     above = [
-        _ancestor(store, each, name, told)
+        _ancestor(store, each, name, told, links if name == CHAIN else {each})
         if each in new
-        else Ancestor(name, each, _record(store, each), told_elsewhere=True)
+        else Ancestor(name, each, _record(store, each, {each}), told_elsewhere=True)
         for name, each in inputs.items()
     ]
     return Ancestor(role, reference, record, len(ways), earlier=earlier, inputs=above)
 
 
-def _record(store: Store, reference: Reference | None) -> dict[str, Any] | None:
-    return None if reference is None else next(iter(store.lineage(reference).values()), None)
+def _record(store: Store, reference: Reference, chain: Set[Reference]) -> dict[str, Any] | None:
+    """How an artifact was made, not from a policy of `chain`: an update that moves nothing makes what it read."""
+    ways = store.lineage(reference).values()
+    return next((way for way in ways if dict(references_in(way["inputs"])).get(CHAIN) not in chain), None)
 
 
 def shortened(reference: Reference) -> str:
