@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,11 +23,14 @@ from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import CONVERSION_FILE, in_words
 from turnwise.policy.gguf_sources import wheel_models
 from turnwise.policy.pretrained import is_commit
+from turnwise.project import home
 from turnwise.reporting.markdown import render
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import Ancestor, ancestry, codes, platforms
+from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
+from turnwise.tracking.models import register_policy
 from turnwise.world import make_world
 
 CARD = "README.md"
@@ -83,6 +87,23 @@ def write_policy(run: RecordedRun, policy: Reference, iteration: int | None, fol
         export_policy(weights, tokenizer, partial, temperature=experiment["rollout"]["temperature"])
         (partial / CARD).write_text(card_of(run, policy, iteration), encoding="utf-8")
         require_usable(partial, engine="embedded", context_tokens=experiment["agent"]["context_tokens"])
+
+
+def register_best(name: str, runs: Sequence[RecordedRun], tracking_uri: str) -> RecordedRun | None:
+    """Register the final policy that succeeds most in validation in MLflow, as the best version of the model `name`.
+
+    Of equal ones it is the first run's. Returns whose it is: None, and nothing is registered, where every run was ended
+    before its last evaluation.
+    """
+    whole = [run for run in runs if run.artifacts.iterations and "evaluation" in run.artifacts.iterations[-1]]
+    if not whole:
+        return None
+    best = max(whole, key=lambda run: success_of(run.artifacts.iterations[-1]["evaluation"]))
+    policy = best.artifacts.final_policy
+    with tempfile.TemporaryDirectory(dir=home()) as parent:
+        write_policy(best, policy, None, Path(parent) / "policy")
+        register_policy(TrackingClient(tracking_uri), name, best.id, str(policy), Path(parent) / "policy")
+    return best
 
 
 def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:

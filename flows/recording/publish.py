@@ -6,8 +6,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.recording.exported_policy import register_best
 from flows.recording.finished import AblationOutcome, FinishedAblation
-from flows.recording.record import AblationRecord
+from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.recorded_metrics import summary_metrics
 from flows.recording.results import (
     all_references,
@@ -25,6 +26,7 @@ from turnwise.reporting.formatting import race_sentences
 from turnwise.results.cells import WARM_START
 from turnwise.results.report_data import ReportData
 from turnwise.store.digests import digest_of
+from turnwise.tracking.finding import find_runs
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +78,12 @@ def publish(
     sentences = [] if data.outcomes is None else data.outcomes.sentences()
     seeds = [] if data.race is None else race_sentences(data.race)
     record.close(folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out), seeds)
+    if (name := experiment.tracking.register_as) is not None:
+        uri = tracking_uri(experiment)
+        if (best := register_best(name, find_runs(uri, record.tracked.parent.id), uri)) is None:
+            logger.warning("no policy was registered as %s: every run was ended before its last evaluation", name)
+        else:
+            logger.info("the policy of %s is registered in MLflow as models:/%s@best", best.name, name)
     return AblationResult(data, folder, digest, repeat, computed, found, outcome.left_out)
 
 

@@ -140,6 +140,8 @@ def test_a_wrong_type_or_range_is_refused_with_its_key(setting: str, expected: s
         "policy.layers=100000",
         "compute.engine_threads=10000",
         "tracking.traces=-1",
+        "tracking.register_as=a/b",
+        "tracking.register_as=..",
         "data.train_tasks=100000000000",
         "rewards.exact_match.weight=.nan",
         "alarms.rules.entropy={below: .inf}",

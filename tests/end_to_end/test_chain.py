@@ -18,10 +18,13 @@ from pathlib import Path
 
 import pytest
 from comparison import compared
+from safetensors.torch import load_file
 
 from tasks.observing import Observer, StageCall, observing
+from turnwise.data.evaluations import success_of
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
+from turnwise.tracking.finding import find_runs
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
@@ -63,6 +66,39 @@ def computed(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> I
         digest, calls = run(tiny(), home / "results")
     assert calls.computed.count("update") == 4 and not calls.found.count("update")
     yield home, digest
+
+
+def test_the_best_policy_is_registered_once_and_is_opened_by_mlflow(
+    computed: tuple[Path, str], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+    import mlflow.transformers
+
+    for _ in range(2):
+        digest, calls = run(tiny("tracking.register_as=tiny-agent"), tmp_path / "results")
+        assert digest == computed[1] and not calls.computed
+    address = f"sqlite:///{home / 'mlflow.db'}"
+    client = mlflow.MlflowClient(address)
+    (version,) = client.search_model_versions("name = 'tiny-agent'")
+    runs = [each for each in find_runs(address) if str(each.artifacts.final_policy) == version.tags["turnwise.policy"]]
+    success = {each.id: success_of(each.artifacts.iterations[-1]["evaluation"]) for each in find_runs(address)}
+    assert version.run_id in {each.id for each in runs} and success[version.run_id] == max(success.values())
+    assert client.get_model_version_by_alias("tiny-agent", "best").version == version.version
+    before = mlflow.get_tracking_uri()
+    try:
+        mlflow.set_tracking_uri(address)
+        pipeline = mlflow.transformers.load_model("models:/tiny-agent@best")
+        answers = mlflow.pyfunc.load_model("models:/tiny-agent@best")
+    finally:
+        mlflow.set_tracking_uri(before)
+    asked = [{"role": "user", "content": "hello"}]
+    reply = pipeline(asked, max_new_tokens=4, do_sample=False)[0]["generated_text"][-1]
+    assert reply["role"] == "assistant"
+    (answer,) = answers.predict({"messages": asked, "max_tokens": 4})
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+    weights = load_file(default_store().folder(runs[0].artifacts.final_policy) / "model.safetensors")
+    opened = pipeline.model.state_dict()
+    assert all((opened[name] == values).all() for name, values in weights.items())
 
 
 @pytest.fixture

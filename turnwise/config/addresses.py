@@ -66,9 +66,17 @@ def _require_title(title: str) -> str:
     return title
 
 
+def _require_model_name(name: str) -> str:
+    if any(letter in _require_title(name) for letter in "/:") or name == "." or name.startswith(".."):
+        raise ValueError("must be a name without / and :, and no path such as .., since it is part of addresses")
+    return name
+
+
 TrackingUri = Annotated[str, AfterValidator(_require_tracking_uri)]
 """MLflow's tracking URI; empty for the home's own database."""
 StoreUrl = Annotated[str, AfterValidator(_require_store_url)]
 """The address of a shared store; empty for none. It holds no credentials, since it is recorded."""
 Title = Annotated[str, AfterValidator(_require_title)]
 """A name shown in MLflow; allows more characters than a folder's name (`quantities.Name`)."""
+ModelName = Annotated[str, AfterValidator(_require_model_name)]
+"""A name in MLflow's registry of models."""

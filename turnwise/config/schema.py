@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
 
-from turnwise.config.addresses import StoreUrl, Title, TrackingUri
+from turnwise.config.addresses import ModelName, StoreUrl, Title, TrackingUri
 from turnwise.config.messages import KINDS_OF_SEEDS
 from turnwise.config.quantities import (
     Batch,
@@ -399,3 +399,6 @@ class Tracking(Section):
     """Trajectories per evaluation that are recorded as traces."""
     new_files: bool = False
     """Whether the recorded diff holds source files that the commit does not have. What looks secret it never holds."""
+    register_as: ModelName | None = None
+    """A model in MLflow's registry that gets the ablation's best final policy, by success in validation, as its newest
+    version and under the alias `best`. null: none."""

@@ -1,15 +1,21 @@
 """Policies as MLflow's logged models: an entry with what made it and what it can do, without a copy of its weights.
 
 MLflow calls such a model external. The weights stay in the artifact store, under the digest that the entry names, and
-leave it by `turnwise export`.
+leave it by `turnwise export`. A policy that is registered has its weights in MLflow as well, in the flavour
+`mlflow.transformers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+from turnwise.errors import ConfigurationError
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.library import mlflow
 from turnwise.tracking.values import shortened_tags
@@ -19,6 +25,9 @@ POLICY = "turnwise.policy"
 EXTERNAL = "mlflow.model.isExternal"
 MODEL_TYPE = "policy"
 READY = "READY"
+BEST = "best"
+"""The alias of a registered model's version that the newest ablation found to be the best."""
+CARD = "README.md"
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,71 @@ def logged_policy(
         client.log_outputs(run.info.run_id, [mlflow().entities.LoggedModelOutput(known.model_id, iteration)])
         client.finalize_logged_model(known.model_id, READY)
     return LoggedPolicy(known.model_id, task_set, task_set_digest)
+
+
+def register_policy(client: TrackingClient, name: str, run_id: str, policy: str, folder: Path) -> str:
+    """Make a run's policy the version `BEST` of the registered model `name`; returns the version.
+
+    Its weights, in `folder` as transformers reads them with a model card, are copied to MLflow:
+    `mlflow.transformers.load_model("models:/NAME@best")` is a pipeline, and `mlflow.pyfunc.load_model` answers
+    conversations. A policy that is registered under this name already keeps its version.
+
+    Raises ConfigurationError where the run has no logged model of this policy.
+    """
+    run = client.get_run(run_id)
+    models = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
+    logged = next((model for model in models if model.tags.get(POLICY) == policy), None)
+    if logged is None:
+        raise ConfigurationError(
+            f"a policy must be one that a run was tested with to be registered; {run.info.run_name} has no {policy}"
+        )
+    if not client.search_registered_models(f"name = '{name}'"):
+        client.create_registered_model(name)
+    known = client.search_model_versions(f"name = '{name}'")
+    registered = next((each for each in known if each.tags.get(POLICY) == policy and each.run_id == run_id), None)
+    if registered is None:
+        _add_weights(client, logged.model_id, folder)
+        with _as_default(
+            client.tracking_uri
+        ):  # MLflow looks the model up in the default store, whatever the client's is
+            registered = client.create_model_version(
+                name, f"models:/{logged.model_id}", run_id, tags={POLICY: policy}, model_id=logged.model_id
+            )
+    client.set_registered_model_alias(name, BEST, registered.version)
+    return str(registered.version)
+
+
+def _add_weights(client: TrackingClient, model_id: str, folder: Path) -> None:
+    """Copy a policy into its logged model, which is external no longer."""
+    from huggingface_hub import ModelCard
+
+    mlflow()
+    from mlflow.transformers import save_model
+
+    with tempfile.TemporaryDirectory() as parent:
+        model = Path(parent) / "model"
+        save_model(
+            str(folder),
+            str(model),
+            task="llm/v1/chat",
+            model_card=ModelCard((folder / CARD).read_text(encoding="utf-8")),  # else it asks the hub for one
+            pip_requirements=[
+                f"{package}=={version(package).partition('+')[0]}" for package in ("torch", "transformers")
+            ],
+        )
+        client.log_model_artifacts(model_id, str(model))
+    client.delete_logged_model_tag(model_id, EXTERNAL)
+
+
+@contextmanager
+def _as_default(tracking_uri: str) -> Iterator[None]:
+    """A block in which this is MLflow's default tracking store."""
+    before = mlflow().get_tracking_uri()
+    mlflow().set_tracking_uri(tracking_uri)
+    try:
+        yield
+    finally:
+        mlflow().set_tracking_uri(before)
 
 
 def _allowed(name: str) -> str:
