@@ -139,6 +139,7 @@ def update_policy(run: Run, iteration: Iteration) -> Call:
         reference=iteration.made.get("reference") if _penalised_in(experiment, "loss") else None,
         values=iteration.made.get("values") if experiment.critic_on_trunk else None,
         sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
+        tokenizer=run.prepared.tokenizer if experiment.optimization.distillation is not None else None,
         label=run.label(iteration),
     )
 
@@ -153,6 +154,7 @@ def update_parameters(experiment: Experiment, seed: int, number: int) -> UpdateP
         number,
         critic=experiment.critic if experiment.critic_on_trunk else None,
         untrained=experiment.critic.warm_up if experiment.has_critic else 0,
+        play=play_parameters(experiment) if experiment.optimization.distillation is not None else None,
     )
 
 

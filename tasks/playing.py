@@ -61,6 +61,17 @@ def playing_reads(parameters: PlayParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_modules(parameters), declared, files)
 
 
+def hindsight_code(play: PlayParameters | None) -> list[str]:
+    """The modules of what a policy is asked in hindsight, for the cache key; none where it is asked nothing."""
+    asked = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
+    return [] if play is None else [*asked, *playing_code(play)]
+
+
+def hindsight_reads(play: PlayParameters | None) -> dict[str, Any]:
+    """What the plug-ins among `hindsight_code` read besides their code, for the cache key."""
+    return {} if play is None else playing_reads(play)
+
+
 def _plugin_modules(parameters: PlayParameters) -> list[str]:
     functions = [BUILT_IN.get(each.function, each.function) for each in parameters.added_rewards.values()]
     return [*format_code(parameters.agent.format), *plugin_modules(REWARD, functions)]

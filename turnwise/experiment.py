@@ -60,7 +60,7 @@ from turnwise.data.conversations import require_demonstrations
 from turnwise.errors import ConfigurationError
 from turnwise.health.alarms import require_alarms
 from turnwise.policy.choice import require_policy
-from turnwise.policy.learner.settings import require_full_distribution, require_update
+from turnwise.policy.learner.settings import require_distillation, require_full_distribution, require_update
 from turnwise.policy.suggested import with_suggestions
 from turnwise.suggestions import unknown
 from turnwise.world import World, make_world, world_class
@@ -163,6 +163,12 @@ class Experiment(Section):
         return self.optimization.method != "evolution" and needs_greedy(self.credit)
 
     @property
+    def rewrites_context(self) -> bool:
+        """Whether an episode may be more than one token sequence."""
+        agent = self.agent
+        return agent.context.policy != "full" or agent.mode.name != "plain" or agent.thoughts != "kept"
+
+    @property
     def critic_on_trunk(self) -> bool:
         """Whether there is a critic, as a head on the policy's trunk."""
         return self.has_critic and self.critic.trunk == "policy"
@@ -209,6 +215,11 @@ class Experiment(Section):
         with _named("selection: "):
             require_selection(self.selection.rule, self.selection.options)
         require_update(optimization, self.rollout)
+        require_distillation(
+            optimization,
+            rewrites_context=self.rewrites_context,
+            learner_processes=self.compute.learner_processes,
+        )
         require_alarms(self.alarms, self.monitors, self.selection, optimization.iterations)
         self._require_trained_iterations()
         if optimization.method == "evolution":
@@ -223,9 +234,7 @@ class Experiment(Section):
             group_size=self.rollout.group_size,
             acting_turns=curriculum.longest,
             further_turns=self.agent.context.policy == "summary" or self.agent.mode.name != "plain",
-            rewrites_context=self.agent.context.policy != "full"
-            or self.agent.mode.name != "plain"
-            or self.agent.thoughts != "kept",
+            rewrites_context=self.rewrites_context,
             token_rewards=penalty is not None and penalty.place == "reward",
         )
 
@@ -243,6 +252,7 @@ class Experiment(Section):
             ("selection.rule", self.selection.rule, "all"),
             ("rollout.scheme", self.rollout.scheme, "independent"),
             ("optimization.reference", self.optimization.reference, None),
+            ("optimization.distillation", self.optimization.distillation, None),
             ("rollout.lag", self.rollout.lag, 0),
         ):
             if found != wanted:

@@ -111,11 +111,12 @@ def learn(
     """
     prepare_process()
     scored = [experiment.has_critic, experiment.plays_greedily, *experiment.rescored, experiment.credit.thought]
-    if any(scored) or experiment.optimization.reference is not None:
+    optimization = experiment.optimization
+    if any(scored) or optimization.reference is not None or optimization.distillation is not None:
         raise ConfigurationError(
             "credit of recorded episodes reads their rewards, groups, turns and lengths alone, and their update has no "
             f"reference policy; found credit.estimator {experiment.credit.estimator}: choose one that needs no critic, "
-            "no policy and no credit.thought, and set optimization.reference to null"
+            "no policy and no credit.thought, and set optimization.reference and optimization.distillation to null"
         )
     ready_for_prefect(Console(quiet=quiet))
     from flows.learning import update_parameters

@@ -181,6 +181,7 @@ def _first_steps(
         if each.optimization.penalty_in_loss is not None
     }
     on_trunk = {name: scores[name]["values"] for name, each in experiments.items() if each.critic_on_trunk}
+    shows = any(each.optimization.distillation is not None for each in experiments.values())
     reference = first_steps(
         FirstStepsParameters(
             updates={name: update_parameters(each, run.artifacts.seed, number) for name, each in experiments.items()},
@@ -192,6 +193,7 @@ def _first_steps(
         references=in_loss or None,
         values=on_trunk or None,
         sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
+        tokenizer=run.artifacts.prepared["tokenizer"] if shows else None,
         label=f"what if {run.name} iteration {number}",
     )
     return read_first_steps(reference)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tasks.caching import depends_on
 from tasks.models_in_memory import SCORING, consulted_critic, log_probabilities, reference_log_probabilities
 from tasks.orchestration.deferred import task
-from tasks.playing import frame_of, playing_code, playing_reads
+from tasks.playing import frame_of, hindsight_code, hindsight_reads
 from tasks.restoring import opened
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.agent.formats import make_format
@@ -18,7 +16,7 @@ from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.credit.batch import Rescored
 from turnwise.data import scores as score_files
-from turnwise.data.arrays import Ragged, joined
+from turnwise.data.arrays import Ragged
 from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.score_norms import score_norms
@@ -76,19 +74,12 @@ class RescoreParameters(Section):
     """How the episodes were played, where the policy is asked for what came of them; else None."""
 
 
-def _hindsight_code(parameters: RescoreParameters) -> list[str]:
-    """What asks in hindsight, and the world that names right answers."""
-    asked = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
-    return [] if parameters.play is None else [*asked, *playing_code(parameters.play)]
-
-
-def _hindsight_reads(parameters: RescoreParameters) -> dict[str, Any]:
-    return {} if parameters.play is None else playing_reads(parameters.play)
-
-
 @task(name="rescore", task_run_name="{label}: rescore", retries=1)
 @depends_on(
-    kernel=(*SCORING, "turnwise.policy.score_norms"), writes=SCORES, code=_hindsight_code, reads=_hindsight_reads
+    kernel=(*SCORING, "turnwise.policy.score_norms"),
+    writes=SCORES,
+    code=lambda parameters: hindsight_code(parameters.play),
+    reads=lambda parameters: hindsight_reads(parameters.play),
 )
 def rescore(
     parameters: RescoreParameters,
@@ -143,20 +134,13 @@ def _answer_scores(
 def _hindsight_gains(
     parameters: RescoreParameters, policy: Reference, rollout: Reference, tokenizer: Reference
 ) -> Ragged:
-    from turnwise.agent.hindsight import hindsight, shown_again
+    from turnwise.agent.hindsight import shown_hindsight
 
     assert parameters.play is not None, "hindsight is shown as the episodes were played"
-    rules = episode_config(parameters.play, frame_of(tokenizer))
-    trajectories = trajectories_of(rollout)
-    texts = hindsight(trajectories, rules.format)
+    knowing, sequences = shown_hindsight(trajectories_of(rollout), episode_config(parameters.play, frame_of(tokenizer)))
     arrays = read_arrays(opened(rollout))
     gains = arrays.reply_rows(np.zeros(len(arrays.reply_tokens.values)))
-    knowing = [index for index, text in enumerate(texts) if text is not None]
     if knowing:
-        assert rules.frame is not None, "the frame was given"
-        sequences = joined(
-            shown_again(trajectories[index], texts[index] or "", rules.frame, rules.instruction) for index in knowing
-        )
         scored = log_probabilities(
             policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
         )

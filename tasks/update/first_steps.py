@@ -10,8 +10,10 @@ from pydantic import TypeAdapter
 from tasks.caching import depends_on
 from tasks.models_in_memory import TRAINING, base_of, frozen_policy
 from tasks.orchestration.deferred import task
+from tasks.playing import hindsight_code, hindsight_reads
 from tasks.restoring import opened
 from tasks.update.update import UpdateParameters, batch_of
+from turnwise.agent.playing import PlayParameters
 from turnwise.config.schema import Section
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
@@ -29,6 +31,11 @@ class FirstStepsParameters(Section):
     taken: bool
     """Whether the step is taken, for which the policy's optimizer state is needed."""
 
+    @property
+    def play(self) -> PlayParameters | None:
+        """How the episodes were played, where an update shows the policy what came of them; else None."""
+        return next((each.play for each in self.updates.values() if each.play is not None), None)
+
 
 @dataclass(frozen=True)
 class FirstSteps:
@@ -42,7 +49,10 @@ class FirstSteps:
 
 @task(name="first_steps", task_run_name="{label}: first steps", retries=1)
 @depends_on(
-    kernel=(*TRAINING, "turnwise.policy.adaptive_penalty", "turnwise.policy.learner.first_step"), writes=FIRST_STEPS
+    kernel=(*TRAINING, "turnwise.policy.adaptive_penalty", "turnwise.policy.learner.first_step"),
+    writes=FIRST_STEPS,
+    code=lambda parameters: hindsight_code(parameters.play),
+    reads=lambda parameters: hindsight_reads(parameters.play),
 )
 def first_steps(
     parameters: FirstStepsParameters,
@@ -53,6 +63,7 @@ def first_steps(
     references: dict[str, Reference] | None = None,
     values: dict[str, Reference] | None = None,
     sampler: Reference | None = None,
+    tokenizer: Reference | None = None,
     label: str = "first steps",
 ) -> Reference:
     """Compare the updates of a policy by their gradients and by what a step with each would change.
@@ -65,16 +76,15 @@ def first_steps(
     gradients: dict[str, Gradient] = {}
     metrics: dict[str, dict[str, float] | None] = dict.fromkeys(parameters.updates)
     for name, wanted in parameters.updates.items():
-        settings, batch = batch_of(
-            wanted, policy, rollout, credits[name], (references or {}).get(name), (values or {}).get(name)
-        )
+        of_loss, of_critic = (references or {}).get(name), (values or {}).get(name)
+        settings, batch, teacher = batch_of(wanted, policy, rollout, credits[name], of_loss, of_critic, tokenizer)
         if batch is None:
             continue
         learner = load_first_step_learner(folder, wanted.learner, base_of(folder))
         older = None
         if sampler is not None:
             older = frozen_policy(sampler, wanted.learner.compute.changed(compiled=False, learner_processes=1))
-        gradients[name], metrics[name] = learner.first_step(batch, settings, older, taken=parameters.taken)
+        gradients[name], metrics[name] = learner.first_step(batch, settings, older, teacher, taken=parameters.taken)
     first, *others = parameters.updates
     found = FirstSteps(
         metrics,

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from tasks.caching import depends_on
 from tasks.credit.credit import read_advantages
@@ -18,15 +22,22 @@ from tasks.models_in_memory import (
     take_learner,
 )
 from tasks.orchestration.deferred import task
+from tasks.playing import frame_of, hindsight_code, hindsight_reads
 from tasks.restoring import opened
+from tasks.rollout.in_memory import trajectories_of
 from turnwise import seeding
+from turnwise.agent.playing import PlayParameters, episode_config
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.optimization import Optimization
 from turnwise.config.schema import CriticSection, Section
+from turnwise.data.arrays import Ragged, TrajectoryArrays
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, update_batch
 from turnwise.store import Reference, default_store
+
+if TYPE_CHECKING:
+    from turnwise.policy.learner.distillation import Teacher
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +49,14 @@ class UpdateParameters(Section):
     settings: UpdateSettings
     sample: str
     iteration: int
+    play: PlayParameters | None = None
+    """How the episodes were played, where the policy is shown what came of them; else None."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_off(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As it is, without `play` where that is None, which no recorded digest has."""
+        values: dict[str, Any] = write(self)
+        return {key: value for key, value in values.items() if key != "play" or value is not None}
 
     @classmethod
     def of(
@@ -49,6 +68,7 @@ class UpdateParameters(Section):
         iteration: int,
         critic: CriticSection | None = None,
         untrained: int = 0,
+        play: PlayParameters | None = None,
     ) -> UpdateParameters:
         """Take the keys of the optimization section that an update reads, so that its cached result depends on these.
 
@@ -68,11 +88,17 @@ class UpdateParameters(Section):
             ),
             sample=optimization.sample,
             iteration=iteration,
+            play=play,
         )
 
 
 @task(name="update", task_run_name="{label}: update", retries=1)
-@depends_on(kernel=(*TRAINING, "turnwise.policy.adaptive_penalty"), writes=POLICY)
+@depends_on(
+    kernel=(*TRAINING, "turnwise.policy.adaptive_penalty"),
+    writes=POLICY,
+    code=lambda parameters: hindsight_code(parameters.play),
+    reads=lambda parameters: hindsight_reads(parameters.play),
+)
 def update(
     parameters: UpdateParameters,
     *,
@@ -82,18 +108,19 @@ def update(
     reference: Reference | None = None,
     values: Reference | None = None,
     sampler: Reference | None = None,
+    tokenizer: Reference | None = None,
     label: str = "update",
 ) -> Reference:
     """Train the policy on one batch; the result is the next policy with its optimizer's state.
 
     `reference` holds the reference policy's log-probabilities. `values` holds the values of a critic on the policy's
     trunk, which is trained in the same update. `sampler` is the policy that sampled the rollout, where that is not
-    `policy` but an older one (`rollout.lag`).
+    `policy` but an older one (`rollout.lag`). Distillation needs the `tokenizer`, which spells what is shown.
 
     If the advantages of all tokens are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped
     with a warning and the policy stays as it is.
     """
-    settings, batch = batch_of(parameters, policy, rollout, credit, reference, values)
+    settings, batch, teacher = batch_of(parameters, policy, rollout, credit, reference, values, tokenizer)
     if batch is None:
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
         return same_policy(policy, parameters.learner)
@@ -104,7 +131,7 @@ def update(
     with default_store().write("policy") as draft:
         learner.forget_peak_memory()
         began = time.perf_counter()
-        metrics = learner.update(batch, settings, older)
+        metrics = learner.update(batch, settings, older, teacher)
         seconds, peak = time.perf_counter() - began, learner.peak_memory_bytes()
         learner.save(draft.folder)
         samples = len(batch.sequences_of_samples)
@@ -124,8 +151,9 @@ def batch_of(
     credit: Reference,
     reference: Reference | None,
     values: Reference | None,
-) -> tuple[UpdateSettings, UpdateBatch | None]:
-    """The settings and the batch of an update: those of `update`, whose arguments these are.
+    tokenizer: Reference | None,
+) -> tuple[UpdateSettings, UpdateBatch | None, Teacher | None]:
+    """The settings, the batch and the teacher of an update: those of `update`, whose arguments these are.
 
     The batch is None where nothing in it has a gradient.
     """
@@ -135,14 +163,34 @@ def batch_of(
         settings = settings.changed(reference=penalty)
     credited = read_advantages(credit)
     if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
-        return settings, None
+        return settings, None, None
+    arrays = read_arrays(opened(rollout))
+    teacher, teacher_rows = None, None
+    if parameters.play is not None:
+        assert tokenizer is not None, "what is shown in hindsight is spelled with the tokenizer"
+        teacher, teacher_rows = _shown_hindsight(parameters.play, arrays, rollout, tokenizer)
     batch = update_batch(
-        read_arrays(opened(rollout)),
+        arrays,
         credited,
         None if reference is None else read_scores(reference).per_token,
         None if values is None else read_scores(values).per_token,
+        teacher_rows,
     )
-    return settings, batch.turn_by_turn() if parameters.sample == "turn" else batch
+    return settings, batch.turn_by_turn() if parameters.sample == "turn" else batch, teacher
+
+
+def _shown_hindsight(
+    play: PlayParameters, arrays: TrajectoryArrays, rollout: Reference, tokenizer: Reference
+) -> tuple[Teacher, Ragged]:
+    """The policy that is shown what came of the episodes, and the number of each reply token among those it reads."""
+    from turnwise.agent.hindsight import shown_hindsight
+    from turnwise.policy.learner.distillation import Teacher
+
+    knowing, sequences = shown_hindsight(trajectories_of(rollout), episode_config(play, frame_of(tokenizer)))
+    rows = arrays.reply_rows(np.full(len(arrays.reply_tokens.values), -1.0))
+    places = rows.places(knowing)
+    rows.values[places] = np.arange(len(places))
+    return Teacher(sequences), rows
 
 
 def same_policy(policy: Reference, parameters: LearnerParameters) -> Reference:

@@ -59,6 +59,7 @@ LOSS: dict[str, dict[str, Any]] = {
         "optimization.mini_batches": 2,
         "optimization.correction": {"kind": "none", "sequence_mask": {"over": "mean", "of": "k1", "high": 2.0}},
     },
+    "distillation": {"optimization.distillation": {"weight": 0.5, "interpolation": 0.5}},
     "corrected": {"optimization.correction": {"kind": "truncate", "level": "token", "high": 2.0}},
 }
 OF_EXPERIMENTS = {"compute.engine": "vllm" if find_spec("vllm") else "embedded"}

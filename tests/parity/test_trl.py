@@ -24,8 +24,10 @@ from hypothesis import strategies as st
 from padded_samples import Padded, gradient, padded
 
 from turnwise.agent.overlong import penalties
+from turnwise.config.optimization import Distillation
 from turnwise.credit import CreditBatch, estimate
 from turnwise.data.arrays import Ragged
+from turnwise.policy.learner.distillation import vocabulary_divergence
 from turnwise.policy.learner.learner import objective
 from turnwise.policy.learner.token_selection import ReplyTokenInputs, top_entropy
 from turnwise.policy.learner.update import UpdateSettings
@@ -214,3 +216,33 @@ def test_self_distillation_is_trls_sdpo_on_sampled_tokens(batch: Padded, seed: i
     assert found.item() == pytest.approx(expected.item(), abs=1e-9)
     slopes = [torch.autograd.grad(loss, student, retain_graph=True)[0] for loss in (found, expected)]
     assert torch.allclose(*slopes, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(batch=padded(), seed=st.integers(0, 2**32 - 1), interpolation=st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]))
+def test_distillation_is_trls_sdpo_and_gkd_over_the_whole_vocabulary(
+    batch: Padded, seed: int, interpolation: float
+) -> None:
+    from trl.experimental.gkd.gkd_trainer import GKDTrainer
+    from trl.experimental.sdpo.loss_utils import compute_full_logit_self_distillation_loss
+
+    random = torch.Generator().manual_seed(seed)
+    student, teacher = (torch.randn((*batch.mask.shape, 7), generator=random, dtype=torch.float64) for _ in range(2))
+    student.requires_grad_()
+    theirs = compute_full_logit_self_distillation_loss(student, teacher, distillation_alpha=interpolation)
+    expected = ((theirs * batch.mask).sum(-1) / batch.mask.sum(-1)).mean()
+
+    log_p, log_q = student.log_softmax(-1), teacher.log_softmax(-1)
+    from_teacher = vocabulary_divergence(log_p, log_q, interpolation)
+    distillation = Distillation(weight=1.0, interpolation=interpolation)
+    chosen = UpdateSettings(**PLAIN, aggregation="sequence-mean", distillation=distillation)
+    replies = batch.reply_tokens("sequence-mean")
+    inputs = batch.at_replies(log_p[..., 0]), batch.at_replies(batch.entropy)
+    found = objective(*inputs, replies, chosen, batch.at_replies(from_teacher))[0]
+    assert found.item() == pytest.approx(expected.item(), abs=1e-9)
+    slopes = [torch.autograd.grad(loss, student, retain_graph=True)[0] for loss in (found, expected)]
+    assert torch.allclose(*slopes, atol=1e-7)  # TRL's interpolation is a number in float32
+
+    labels = torch.where(batch.mask, 0, -100)
+    of_gkd = GKDTrainer.generalized_jsd_loss(student, teacher, labels, beta=interpolation, reduction="none")
+    assert from_teacher[batch.mask].tolist() == pytest.approx(of_gkd.sum(-1).tolist(), abs=1e-9)

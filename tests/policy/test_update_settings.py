@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from refusals import refusal
 
-from turnwise.config.optimization import ImportanceCorrection, ReferencePenalty, TokenSelection
+from turnwise.config.optimization import Distillation, ImportanceCorrection, ReferencePenalty, TokenSelection
 from turnwise.errors import ConfigurationError
+from turnwise.experiment import load
 from turnwise.policy.learner.losses import LOSSES
-from turnwise.policy.learner.settings import UpdateSettings, require_full_distribution, require_loss
+from turnwise.policy.learner.settings import (
+    UpdateSettings,
+    require_distillation,
+    require_full_distribution,
+    require_loss,
+)
 from turnwise.policy.learner.token_selection import require_token_selection
 
+ROOT = Path(__file__).parents[2]
 PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch_tokens": 100}
 
 
@@ -71,6 +79,7 @@ PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch
             "place must be loss for the estimator k3+",
         ),
         ({"off_policy_bound": 0.0}, "off_policy_bound must be above 0"),
+        ({"distillation": {"weight": 0.0}}, "for no distillation set it to null"),
         ({"token_selection": {"options": {}}}, "token_selection.rule must be set"),
         (
             {"correction": "truncate"},
@@ -171,7 +180,10 @@ def test_a_selection_of_tokens_that_makes_no_sense_is_refused(wrong: dict[str, A
 
 
 def test_a_key_that_came_later_is_in_no_digest_until_it_is_set() -> None:
-    assert not {"token_selection", "off_policy_bound"} & UpdateSettings(**PLAIN).model_dump(mode="json").keys()
+    assert (
+        not {"token_selection", "off_policy_bound", "distillation"}
+        & UpdateSettings(**PLAIN).model_dump(mode="json").keys()
+    )
     chosen = UpdateSettings(**PLAIN, off_policy_bound=0.1, token_selection={"rule": "kl-cov"})
     assert chosen.model_dump()["token_selection"] == {"rule": "kl-cov", "options": {}}
     assert UpdateSettings(**chosen.model_dump()) == chosen
@@ -180,3 +192,22 @@ def test_a_key_that_came_later_is_in_no_digest_until_it_is_set() -> None:
 def test_a_rule_that_adds_to_the_loss_gives_tokens_without_advantage_a_gradient() -> None:
     assert UpdateSettings(**PLAIN, token_selection={"rule": "clip-cov"}).advantages_alone
     assert not UpdateSettings(**PLAIN, token_selection={"rule": "kl-cov"}).advantages_alone
+    assert not UpdateSettings(**PLAIN, distillation={}).advantages_alone
+
+
+@pytest.mark.parametrize(
+    ("rewrites_context", "processes", "message"),
+    [
+        (True, 1, "the context must only grow: set agent.context.policy to 'full'"),
+        (False, 2, "found compute.learner_processes: 2: set it to 1, or take credit.estimator self-distillation"),
+    ],
+)
+def test_distillation_is_of_one_sequence_an_episode_by_one_process(
+    rewrites_context: bool, processes: int, message: str
+) -> None:
+    plain = load(ROOT / "params.yaml").optimization
+    require_distillation(plain, rewrites_context=rewrites_context, learner_processes=processes)
+    chosen = plain.model_copy(update={"distillation": Distillation()})
+    require_distillation(chosen, rewrites_context=False, learner_processes=1)
+    with pytest.raises(ConfigurationError, match=message):
+        require_distillation(chosen, rewrites_context=rewrites_context, learner_processes=processes)

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from turnwise.agent.context import ConversationFrame
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import Format
 from turnwise.agent.replay import points
-from turnwise.data.arrays import Integers, Ragged, SequenceBatch
+from turnwise.data.arrays import Integers, Ragged, SequenceBatch, joined
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.world import ScriptedAction, Task
 
@@ -95,6 +96,15 @@ def hindsight(trajectories: Sequence[Trajectory], form: Format) -> list[str | No
             ending = trajectory.ending.value.replace("_", " ")
             shown.append(form.escape(f"An earlier attempt ended with {ending}: {trajectory.final_observation}"))
     return shown
+
+
+def shown_hindsight(trajectories: Sequence[Trajectory], rules: EpisodeConfig) -> tuple[list[int], SequenceBatch]:
+    """The episodes that are shown what came of them, by index, and what each of them then is: see `shown_again`."""
+    texts = hindsight(trajectories, rules.format)
+    shown = [(index, text) for index, text in enumerate(texts) if text is not None]
+    assert rules.frame is not None, "hindsight is spelled in the frame of a tokenizer"
+    sequences = [shown_again(trajectories[index], text, rules.frame, rules.instruction) for index, text in shown]
+    return [index for index, _ in shown], joined(sequences) if sequences else SequenceBatch.of([])
 
 
 def shown_again(trajectory: Trajectory, text: str, frame: ConversationFrame, instruction: str | None) -> SequenceBatch:

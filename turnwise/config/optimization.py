@@ -25,7 +25,7 @@ from turnwise.config.schema import Section
 
 Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean", "token-sum", "sequence-sum"]
 Schedule = Literal["constant", "linear", "cosine"]
-LATER = ("token_selection", "off_policy_bound")
+LATER = ("token_selection", "off_policy_bound", "distillation")
 """Keys of `optimization` that no recorded digest has."""
 
 
@@ -190,6 +190,15 @@ class TokenSelection(Section):
     options: Options = Field(default_factory=dict)
 
 
+class Distillation(Section):
+    """What is learned from a teacher's whole distribution: see `turnwise.policy.learner.distillation`."""
+
+    weight: Annotated[Share, Field(gt=0.0), because("for no distillation set it to null")] = 1.0
+    """Of the divergence in the loss; the policy loss has the rest. With 1 no advantage counts."""
+    interpolation: Share = 1.0
+    """0: KL(teacher || policy). 1: KL(policy || teacher). Between them: their generalised Jensen-Shannon divergence."""
+
+
 class UpdateOptions(Section):
     """How a batch becomes optimizer steps: what the learner reads of the section `optimization`."""
 
@@ -225,6 +234,8 @@ class UpdateOptions(Section):
     off_policy_bound: Positive | None = None
     """In nats: a token with a negative advantage has no loss where its sequence's mean of log mu - log pi is above
     this, mu being the engine and pi the policy at that step (DeepSeek-V3.2). null: no bound."""
+    distillation: Distillation | None = None
+    """Learn from the policy that is shown what came of each episode, over the whole vocabulary. null: nothing."""
     mini_batches: Batch = 1
     """Optimizer steps per epoch; must divide prompts x group_size. Above 1 the sequences are shuffled and dealt out as
     evenly as possible."""

@@ -294,6 +294,13 @@ PEER_NAMES: tuple[PeerName, ...] = (
         {ESTIMATOR: "self-distillation", LOSS: "reinforce", AGGREGATION: "sequence-mean"},
         "of SDPOTrainer; another episode's actions are shown, not its text; the teacher is the policy that sampled",
     ),
+    PeerName(
+        TRL,
+        "distillation_mode",
+        "full_logits",
+        {"optimization.distillation": {"weight": 1.0, "interpolation": 1.0}, AGGREGATION: "sequence-mean"},
+        "distillation_weight and distillation_alpha; of GKD beta is the interpolation; no distillation_is_clip here",
+    ),
     PeerName(TRL, "epsilon", ANY, {"optimization.clip_low": ANY}),
     PeerName(TRL, "epsilon_high", ANY, {"optimization.clip_high": ANY}, "of cispo: x - 1"),
     PeerName(TRL, "delta", ANY, {"optimization.dual_clip": ANY}),

@@ -10,7 +10,7 @@ SDPO (Hübotter et al., arXiv 2601.20802) in its sampled form, gamma 0 and b 0, 
 played, and the hindsight stands in the first message: `turnwise.agent.hindsight`. Differs: the hindsight is the actions
 of the other episode, without its thoughts; the teacher is the policy that sampled, where SDPO has a moving average of
 policies; b adds the outcome, compared within the group as in `grpo`. The form over the whole vocabulary, which is a
-loss, is not here. A reply for which there is no hindsight (the only success of its group) has d = 0.
+loss, is `turnwise.policy.learner.distillation`. A reply without hindsight (the only success of its group) has d = 0.
 
 Bias: with gamma 1 and b 0 the gradient is exactly that of minus the divergence KL(pi || pi with hindsight) of whole
 episodes, hindsight and teacher held fixed; nobody says that less of it is more reward. With gamma 0 each token answers

@@ -17,7 +17,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
-from turnwise.data.arrays import Ragged, SequenceBatch, Sequences
+from turnwise.data.arrays import Integers, Ragged, SequenceBatch, Sequences
 from turnwise.errors import ConfigurationError
 from turnwise.policy.adapter import without_adapter
 from turnwise.policy.determinism import reproducible_computing
@@ -70,6 +70,23 @@ class ScoredPolicy:
     def entropies(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """Entropies in nats of the distributions that reply tokens are drawn from, laid out as `log_probabilities`."""
         return self._score(sequences, temperature, micro_batch_tokens)[1]
+
+    def states(self, sequences: Sequences, micro_batch_tokens: int) -> torch.Tensor:
+        """The last hidden states before the reply tokens, [reply tokens, hidden], in the order of the sequences.
+
+        For one process: with `peers` each computes its part alone.
+        """
+        sequences = SequenceBatch.of(sequences)
+        numbers = np.cumsum(sequences.mask) - 1
+        parts: list[torch.Tensor] = []
+        order: list[Integers] = []
+        with reproducible_computing(self._threads), torch.no_grad():
+            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
+                parts.append(self._pass.states(micro_batch))
+                order.append(numbers[micro_batch.places])
+        if not parts:
+            return self.model.get_output_embeddings().weight.detach()[:0]
+        return torch.cat(parts)[np.argsort(np.concatenate(order))]
 
     def _score(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> tuple[Ragged, Ragged]:
         sequences = SequenceBatch.of(sequences)

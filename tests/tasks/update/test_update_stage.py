@@ -11,12 +11,12 @@ from stage_samples import Small, rewarded, rows
 
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, reference
-from tasks.update.update import UpdateParameters, update
+from tasks.update.update import UpdateParameters, batch_of, update
 from turnwise.config.model_settings import LearnerParameters
-from turnwise.config.optimization import ImportanceCorrection
+from turnwise.config.optimization import Distillation, ImportanceCorrection
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.scores import SCORES_FILE
-from turnwise.data.trajectory_files import CREDIT_FILE, read_trajectories
+from turnwise.data.trajectory_files import CREDIT_FILE, read_arrays, read_trajectories
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
 from turnwise.store import Reference, default_store
 
@@ -109,3 +109,21 @@ def test_an_update_on_an_older_policys_rollout_starts_from_the_newest(small: Sma
     states = [load_file(default_store().folder(each) / OPTIMIZER_FILE) for each in (newest, learned)]
     steps = [max(value.item() for name, value in state.items() if name.startswith("step.")) for state in states]
     assert steps[1] == 2 * steps[0] > 0
+
+
+def test_each_reply_token_meets_itself_among_those_that_its_teacher_reads(small: Small) -> None:
+    rollout = rewarded(small.rollout, lambda episode: float(episode.replica))
+    credited = credit.fn(CREDIT, rollout=rollout)
+    section = small.experiment.optimization.model_copy(update={"distillation": Distillation()})
+    parameters = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1, play=small.play)
+    for chosen in (parameters, parameters.changed(sample="turn")):
+        _, batch, teacher = batch_of(chosen, small.policy, rollout, credited, None, None, small.tokenizer)
+        assert batch is not None and batch.teacher_rows is not None and teacher is not None
+        numbers = batch.teacher_rows.values[batch.sequences.mask].astype(int)
+        assert sorted(numbers) == list(range(len(numbers)))  # nobody has succeeded: all are shown their own end
+        read = teacher.sequences.tokens[teacher.sequences.mask]
+        assert read[numbers].tolist() == batch.sequences.tokens[batch.sequences.mask].tolist()
+        sequences, _ = read_arrays(default_store().folder(rollout)).segments()
+        assert len(teacher.sequences.tokens) > len(sequences.tokens)
+    policy = update.fn(parameters, policy=small.policy, rollout=rollout, credit=credited, tokenizer=small.tokenizer)
+    assert default_store().metrics(policy)["teacher_divergence"] > 0

@@ -63,7 +63,9 @@ class HeldLearner(Protocol):
     ) -> dict[str, float]:
         """One step towards these sequences, and its metrics."""
 
-    def update(self, batch: UpdateBatch, settings: UpdateSettings, sampler: Any = None) -> dict[str, float]:
+    def update(
+        self, batch: UpdateBatch, settings: UpdateSettings, sampler: Any = None, teacher: Any = None
+    ) -> dict[str, float]:
         """Optimizer steps on a batch, and their metrics. `sampler` must be held where this learner is."""
 
     def save(self, folder: Path) -> None:

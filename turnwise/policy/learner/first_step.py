@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from turnwise.config.model_settings import LearnerParameters
+from turnwise.policy.learner.distillation import Teacher, TeacherStates
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.metric_sums import UpdateTally
@@ -28,7 +29,13 @@ class FirstStepLearner(Learner):
     """A learner that takes one step and keeps its gradient. It is not to be trained further."""
 
     def first_step(
-        self, batch: UpdateBatch, settings: UpdateSettings, sampler: Any = None, *, taken: bool = True
+        self,
+        batch: UpdateBatch,
+        settings: UpdateSettings,
+        sampler: Any = None,
+        teacher: Teacher | None = None,
+        *,
+        taken: bool = True,
     ) -> tuple[Gradient, dict[str, float]]:
         """The gradient of the objective on the whole batch, before clipping, and its metrics.
 
@@ -39,7 +46,7 @@ class FirstStepLearner(Learner):
         Raises as `Learner.update` does.
         """
         self._taken, self._gradients, self._tallies = taken, list[Gradient](), list[UpdateTally]()
-        self.update(batch, settings.changed(epochs=2 if taken else 1, mini_batches=1), sampler)
+        self.update(batch, settings.changed(epochs=2 if taken else 1, mini_batches=1), sampler, teacher)
         gradient, before = self._gradients[0], self._tallies[0].means()
         after = self._tallies[1].means() if taken else {}
         moved = {name: after[name] for name in ("clip_fraction_low", "clip_fraction_high", "approximate_kl") if after}
@@ -50,8 +57,10 @@ class FirstStepLearner(Learner):
             **moved,
         }
 
-    def _gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
-        tally = super()._gradient(batch, settings)
+    def _gradient(
+        self, batch: UpdateBatch, settings: UpdateSettings, taught: TeacherStates | None = None
+    ) -> UpdateTally:
+        tally = super()._gradient(batch, settings, taught)
         self._tallies.append(tally)
         return tally
 

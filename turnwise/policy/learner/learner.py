@@ -13,6 +13,9 @@ The objective that an optimizer step minimises, over the reply tokens of one mic
 
     sum over reply tokens t of  weight_t [ w_t m_t L_t + b_t |log r_t| + c k_t - e H_t ]
 
+or with distillation of weight d, (1 - d) (w_t m_t L_t + b_t |log r_t|) + d D_t in place of the first two terms, D_t
+being the divergence from a teacher (`turnwise.policy.learner.distillation`);
+
 L_t: the policy loss (`turnwise.policy.learner.losses`), w_t: the importance weight of the engine's mismatch
 (`turnwise.policy.learner.importance`), m_t, 0 or 1, and b_t: the selection of tokens
 (`turnwise.policy.learner.token_selection`) and the bound on off-policy sequences (below), k_t: the estimate of the
@@ -44,6 +47,7 @@ from turnwise.policy.adapter import base_name, restore_adapter
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.divergence import LARGEST_LOG_RATIO, divergence
+from turnwise.policy.learner.distillation import OutputLayer, Teacher, TeacherStates
 from turnwise.policy.learner.importance import with_importance
 from turnwise.policy.learner.losses import LOSSES, TokenLoss, sequence_mean
 from turnwise.policy.learner.schedule import update_learning_rate
@@ -51,7 +55,7 @@ from turnwise.policy.learner.token_selection import NEEDS_ENTROPY
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.metric_sums import UpdateTally
-from turnwise.policy.model import save_policy, trained_parameters
+from turnwise.policy.model import dtype_of, save_policy, trained_parameters
 from turnwise.policy.muon import MuonAndAdamW
 from turnwise.policy.optimizer import NamedAdamW
 from turnwise.policy.scored_policy import ScoredPolicy
@@ -117,12 +121,17 @@ class ReplyTokens:
 
 
 def objective(
-    log_probabilities: torch.Tensor, entropy: torch.Tensor, tokens: ReplyTokens, settings: UpdateSettings
+    log_probabilities: torch.Tensor,
+    entropy: torch.Tensor,
+    tokens: ReplyTokens,
+    settings: UpdateSettings,
+    from_teacher: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, UpdateTally]:
     """The micro-batch's part of the objective, and the sums for its metrics.
 
     `log_probabilities` and `entropy` are the policy's at the reply tokens, [replies], in nats, at the sampling
-    temperature; `entropy` needs a gradient only where it has a coefficient.
+    temperature; `entropy` needs a gradient only where it has a coefficient. `from_teacher`: the divergences
+    D_t, [replies], for settings with distillation.
     """
     everywhere = torch.ones_like(tokens.engine, dtype=torch.bool)
     policy = LOSSES[settings.loss](
@@ -139,6 +148,10 @@ def objective(
         policy_loss = policy_loss.masked_fill(dropped, 0.0)
         further["off_policy_fraction"] = dropped.sum().item()
     total = policy_loss
+    if settings.distillation is not None:
+        assert from_teacher is not None, "a learner computes them for these settings"
+        total = torch.lerp(policy_loss, from_teacher.to(policy_loss.dtype), settings.distillation.weight)
+        further["teacher_divergence"] = from_teacher.sum().item()
     if settings.dual_clip is not None:
         further["dual_clip_fraction"] = policy.dual_clipped.sum().item()
     if settings.penalty_in_loss is not None:
@@ -276,19 +289,27 @@ class Learner(ScoredPolicy):
             loss = sum(self._peers.gathered(loss))
         return {"loss": loss, "gradient_norm": norm, "tokens": float(tokens)}
 
-    def update(self, batch: UpdateBatch, settings: UpdateSettings, sampler: Learner | None = None) -> dict[str, float]:
+    def update(
+        self,
+        batch: UpdateBatch,
+        settings: UpdateSettings,
+        sampler: Learner | None = None,
+        teacher: Teacher | None = None,
+    ) -> dict[str, float]:
         """Take optimizer steps on the policy-gradient objective (`objective`); return metrics.
 
         With `settings.critic` the critic on the policy's trunk is trained in the same steps, and all sequences have a
         backward pass. `sampler` holds the policy that sampled the batch, where that is an older one (`rollout.lag`):
-        importance weights correct for its age, and the mismatch is measured with it.
+        importance weights correct for its age, and the mismatch is measured with it. `teacher` is whom settings with
+        distillation learn from.
 
         Metrics that are means over reply tokens: `loss` (the policy loss alone), `ratio`, `clip_fraction_low`,
         `clip_fraction_high`, `entropy` (nats), `approximate_kl` (nats, from the policy that the ratio is taken to).
         Others: `gradient_norm` (mean over steps, before clipping), `mismatch` and `mismatch_maximum` (|learner -
         engine|, nats, on the first mini-batch before its step; with a `sampler`, on that one's first micro-batch),
         `tokens` (reply tokens of the batch), `padding_share`, `optimizer_steps`. Where they are used: `objective` (mean
-        over steps of the whole objective), `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`,
+        over steps of the whole objective), `dual_clip_fraction`, `kl_reference` and `teacher_divergence` (nats, of
+        `turnwise.policy.learner.distillation`), `importance_weight_mean`,
         `importance_weight_maximum` (before truncation or masking), `importance_cut_share`, `lag_kl` (nats, from the
         `sampler` to this policy before its first step), `token_selection_share` (of reply tokens: left out, or held),
         `off_policy_fraction` (of reply tokens left out by the bound), and those of `Critic.update`.
@@ -303,6 +324,8 @@ class Learner(ScoredPolicy):
                 "a critic on the policy's trunk must learn along, and no other: give its settings if, and only if, "
                 "add_critic has put one there"
             )
+        if (settings.distillation is None) != (teacher is None):
+            raise ValueError("there must be a teacher for settings with distillation, and for no other")
         if sampler is not None and settings.correction is None:
             raise ValueError("a batch that an older policy sampled must be corrected for: give settings.correction")
         corrected: dict[str, float] = {}
@@ -318,12 +341,13 @@ class Learner(ScoredPolicy):
                 entropies = self.entropies(batch.sequences, settings.temperature, settings.micro_batch_tokens)
             batch, selected = batch.with_selected_tokens(selection, entropies, settings.seed)
             corrected = {**corrected, **selected}
+        taught = None if teacher is None else self._taught_by(teacher, settings)
         tallies: list[UpdateTally] = []
         norms: list[float] = []
         value_norms: list[float] = []
         with reproducible_computing(self._threads):
             for mini_batch in mini_batches(batch, settings):
-                tally = self._gradient(mini_batch, settings)
+                tally = self._gradient(mini_batch, settings, taught)
                 if mismatch is None:
                     mismatch = tally.mismatch / tally.tokens, tally.mismatch_maximum
                     self._check_mismatch(mismatch[0], settings.maximum_mismatch)
@@ -349,6 +373,35 @@ class Learner(ScoredPolicy):
             **corrected,
             **(value_metrics(total.values, value_norms, batch.value_batch()) if value_norms else {}),
         }
+
+    def _taught_by(self, teacher: Teacher, settings: UpdateSettings) -> TeacherStates:
+        """The teacher's states before the reply tokens of its sequences."""
+        if self._peers is not None:
+            raise ValueError("a teacher's whole distribution is learned from by one process; found several")
+        by = self if teacher.policy is None else teacher.policy
+        states = by.states(teacher.sequences, settings.micro_batch_tokens)
+        output_layer = OutputLayer.of(by.model, settings.temperature)
+        return TeacherStates(states, output_layer.frozen() if by is self else output_layer)
+
+    def _from_teacher(
+        self,
+        taught: TeacherStates,
+        states: torch.Tensor,
+        micro_batch: MicroBatch,
+        batch: UpdateBatch,
+        settings: UpdateSettings,
+    ) -> torch.Tensor:
+        """The divergences of a micro-batch's reply tokens, [replies]."""
+        assert settings.distillation is not None and batch.teacher_rows is not None, "they come with a teacher"
+        rows = torch.from_numpy(batch.teacher_rows.values[micro_batch.places]).to(states.device, torch.int64)
+        return taught.divergences(
+            states,
+            OutputLayer.of(self.model, settings.temperature),
+            rows,
+            settings.distillation,
+            chunk_tokens=self._model_settings.logit_chunk_tokens,
+            dtype=dtype_of(self._model_settings),
+        )
 
     def mismatch(self, batch: UpdateBatch, settings: UpdateSettings) -> tuple[float, float]:
         """The mean and the maximum of |this policy's - engine's| log-probabilities, in nats, on one micro-batch."""
@@ -377,7 +430,9 @@ class Learner(ScoredPolicy):
         """The peak of its device's memory, see `turnwise.policy.memory`."""
         return peak_memory_bytes(self.model.device.type)
 
-    def _gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
+    def _gradient(
+        self, batch: UpdateBatch, settings: UpdateSettings, taught: TeacherStates | None = None
+    ) -> UpdateTally:
         """Accumulate the gradient of a mini-batch's objective; return the sums for its metrics.
 
         Where advantages are the only source of gradient, sequences whose advantages are all 0 (those of zero-variance
@@ -394,7 +449,7 @@ class Learner(ScoredPolicy):
             part, of_part = batch.select(chosen), weights[chosen]
             with torch.set_grad_enabled(has_signal):
                 for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
-                    loss, reported = self._objective(micro_batch, part, of_part, value_weight, settings)
+                    loss, reported = self._objective(micro_batch, part, of_part, value_weight, settings, taught)
                     if has_signal:
                         loss.backward()
                     tally += reported
@@ -410,13 +465,15 @@ class Learner(ScoredPolicy):
         weights: Numbers,
         value_weight: float,
         settings: UpdateSettings,
+        taught: TeacherStates | None,
     ) -> tuple[torch.Tensor, UpdateTally]:
         """A micro-batch's part of the objective, the value loss included, and the sums for its metrics."""
         states, chosen, entropy = self._pass(
             micro_batch, settings.temperature, entropy_gradient=settings.entropy_coefficient > 0
         )
         tokens = ReplyTokens.of(batch, weights, micro_batch, chosen.dtype)
-        loss, reported = objective(chosen, entropy, tokens, settings)
+        from_teacher = None if taught is None else self._from_teacher(taught, states, micro_batch, batch, settings)
+        loss, reported = objective(chosen, entropy, tokens, settings, from_teacher)
         if settings.critic is not None:
             assert self.critic is not None and batch.values is not None and batch.returns is not None
             values, returns = (at_reply_tokens(rows, micro_batch) for rows in (batch.values, batch.returns))

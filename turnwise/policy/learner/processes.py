@@ -30,6 +30,7 @@ from turnwise.config.schema import CriticSection, SupervisedOptimizer
 from turnwise.data.arrays import Numbers, Ragged, Sequences
 from turnwise.errors import LearnerLost, TurnwiseError
 from turnwise.policy.critic.value_learning import ValueBatch
+from turnwise.policy.learner.distillation import Teacher
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 
 SECONDS_TO_WAIT = 600.0
@@ -246,11 +247,15 @@ class LearnerOnProcesses:
         return found
 
     def update(
-        self, batch: UpdateBatch, settings: UpdateSettings, sampler: LearnerOnProcesses | None = None
+        self,
+        batch: UpdateBatch,
+        settings: UpdateSettings,
+        sampler: LearnerOnProcesses | None = None,
+        teacher: Teacher | None = None,
     ) -> dict[str, float]:
         """As `Learner.update`; a `sampler` must be held by the same processes."""
         held = None if sampler is None else sampler._held
-        found: dict[str, float] = self._call("update", batch, settings, held)
+        found: dict[str, float] = self._call("update", batch, settings, held, teacher)
         return found
 
     def save(self, folder: Path) -> None:

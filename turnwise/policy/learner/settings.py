@@ -65,6 +65,7 @@ class UpdateSettings(UpdateOptions):
         """Whether advantages are the only source of gradient, so that a sequence with advantages 0 has none."""
         others = self.penalty_in_loss is not None or self.entropy_coefficient != 0 or self.critic is not None
         pulls = self.token_selection is not None and self.token_selection.rule in ADDS_TO_LOSS
+        others = others or self.distillation is not None
         return not (others or pulls) and self.loss not in GRADIENT_WITHOUT_ADVANTAGE
 
 
@@ -84,6 +85,24 @@ def require_update(optimization: Optimization, rollout: Rollout) -> None:
         raise ConfigurationError(
             f"optimization.mini_batches must divide rollout.prompts x rollout.group_size = {batch}; "
             f"found {optimization.mini_batches}"
+        )
+
+
+def require_distillation(optimization: Optimization, *, rewrites_context: bool, learner_processes: int) -> None:
+    """Raise ConfigurationError for distillation of episodes of several sequences, or by several processes."""
+    if optimization.distillation is None:
+        return
+    if rewrites_context:
+        raise ConfigurationError(
+            "optimization.distillation shows the policy its whole episode again, with what came of it in the first "
+            "message, so that the context must only grow: set agent.context.policy to 'full', agent.thoughts to kept "
+            "and agent.mode to plain, or leave it out"
+        )
+    if learner_processes > 1:
+        raise ConfigurationError(
+            "optimization.distillation compares whole distributions, which one process computes; found "
+            f"compute.learner_processes: {learner_processes}: set it to 1, or take credit.estimator self-distillation, "
+            "which compares the sampled tokens' probabilities"
         )
 
 

@@ -44,6 +44,7 @@ OPTIONAL = (
     "importance_weights",
     "loss_factors",
     "ratio_pulls",
+    "teacher_rows",
     "values",
     "returns",
 )
@@ -77,6 +78,9 @@ class UpdateBatch:
     """Factors of the policy loss, 0 or 1. The learner fills them in where it selects tokens."""
     ratio_pulls: Ragged | None = None
     """Coefficients of |log r|, which is added to the policy loss. The learner fills them in for the rule `kl-cov`."""
+    teacher_rows: Ragged | None = None
+    """The number of each reply token among those of a teacher's sequences, -1: it is not among them; required by
+    distillation."""
     values: Ragged | None = None
     """Values that the returns were computed with, by a critic on the policy's trunk; required where it is trained."""
     returns: Ragged | None = None
@@ -231,6 +235,10 @@ class UpdateBatch:
                 "a reference penalty in the loss must have the reference policy's log-probabilities: score the "
                 "sequences with it, and give reference_log_probabilities"
             )
+        if settings.distillation is not None and self.teacher_rows is None:
+            raise ValueError(
+                "distillation must know which token of its teacher's sequences each reply token is: give teacher_rows"
+            )
         if settings.critic is not None and (self.values is None or self.returns is None):
             raise ValueError(
                 "a critic that learns along must have the values of the reply tokens and their returns: give them with "
@@ -350,12 +358,17 @@ def _prompt_mean(reply_tokens: Sequence[int], groups: Sequence[int]) -> list[flo
 
 
 def update_batch(
-    rollout: TrajectoryArrays, credited: Advantages, reference: Ragged | None = None, values: Ragged | None = None
+    rollout: TrajectoryArrays,
+    credited: Advantages,
+    reference: Ragged | None = None,
+    values: Ragged | None = None,
+    teacher_rows: Ragged | None = None,
 ) -> UpdateBatch:
     """The batch of an update: one sequence per segment. All segments of a trajectory form one sample.
 
     `reference` has the reference policy's log-probabilities, one number per token of each trajectory of the rollout;
-    `values` those of a critic on the policy's trunk, one per reply token.
+    `values` those of a critic on the policy's trunk, one per reply token; `teacher_rows` as in `UpdateBatch`, one per
+    reply token.
     """
     trajectories = rollout.select(credited.trajectories)
     sequences, samples = trajectories.segments()
@@ -378,6 +391,9 @@ def update_batch(
         samples=samples,
         reference_log_probabilities=references,
     )
+    if teacher_rows is not None:
+        rows = of_trained(teacher_rows.select(credited.trajectories)).values
+        batch = replace(batch, teacher_rows=sequences.at_replies(rows))
     if values is None or credited.value_targets is None:
         return batch
     return batch.with_values(of_trained(values.select(credited.trajectories)), of_trained(credited.value_targets))
