@@ -22,6 +22,7 @@ turnwise lineage policy/4be1f02a                                           an ar
 turnwise export "mt-grpo seed 1" --to policies/mt-grpo                 the policy that the run ended with
 turnwise export "mt-grpo seed 1" --best --to policies/mt-grpo          the one with the most success in validation
 turnwise export "mt-grpo seed 1" --iteration 0 --to policies/start     the warm start
+turnwise export "mt-grpo seed 1" --conversations --to data/solved      its solved episodes, a dataset to imitate
 
 turnwise reproduce "mt-grpo seed 1"             one run
 turnwise reproduce credit --into ../again       every run of an ablation
@@ -329,9 +330,12 @@ def export(
         typer.Option(min=0, max=MOST, metavar="N", help="0: the warm start.", show_default="the final policy"),
     ] = None,
     best: Annotated[bool, typer.Option("--best", help="The iteration with the most success in validation.")] = False,
+    conversations: Annotated[
+        bool, typer.Option("--conversations", help="Its solved episodes as a dataset, in place of the policy.")
+    ] = False,
     tracking: Tracking = None,
 ) -> None:
-    """Write a run's policy for transformers and vLLM, with a model card."""
+    """Write a run's policy for transformers and vLLM, or its solved episodes as a dataset, with a card."""
     from rich.console import Console
 
     from flows.recording.exported_policy import require_empty, require_one_choice
@@ -339,7 +343,14 @@ def export(
     to = to.absolute()
     require_one_choice(iteration, best)
     require_empty(to)
+    if conversations and (best or iteration is not None):
+        raise ConfigurationError("--iteration and --best choose a policy; --conversations are of all: leave one out")
     found = tw.runs(which, tracking=tracking)
+    if conversations:
+        counts = found.export_conversations(to)
+        said = ", ".join(f"{count} of {occasion}" for occasion, count in counts.items())
+        Console(highlight=False, soft_wrap=True).print(f"solved episodes of {found.one.name} in {to}: {said}")
+        return
     policy = found.export(to, iteration=iteration, best=best)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{policy} of {found.one.name} in {to}")

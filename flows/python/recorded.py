@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from flows.recording.exported_conversations import write_conversations
 from flows.recording.exported_policy import policy_of, require_empty, selected_iteration, write_policy
 from flows.recording.record import recorded_here, recorded_store
 from flows.recording.recorded_episodes import baseline_episodes, in_training, on_task_sets
@@ -195,6 +196,15 @@ class RecordedRuns(Sequence[RecordedRun]):
         policy = policy_of(self.one.artifacts, number)
         write_policy(self.one, policy, number, folder)
         return policy
+
+    def export_conversations(self, folder: Path) -> dict[Occasion, int]:
+        """Write the solved episodes of the only run into an empty folder, as a dataset in Hugging Face's layout.
+
+        Returns how many there are of each occasion. Raises ConfigurationError for several runs, a folder that holds
+        something, and where none is solved.
+        """
+        require_empty(folder)
+        return write_conversations(self.one, folder)
 
     def policy(self, *, iteration: int | None = None, best: bool = False) -> OpenedPolicy:
         """The policy of the only run as a transformers model on the CPU, with its tokenizer.

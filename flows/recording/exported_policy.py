@@ -83,7 +83,7 @@ def write_policy(run: RecordedRun, policy: Reference, iteration: int | None, fol
 
     experiment, store = run.artifacts.experiment, default_store()
     tokenizer = store.folder(run.artifacts.prepared["tokenizer"])
-    with _atomic_folder(folder) as partial, whole_policy(policy) as weights:
+    with atomic_folder(folder) as partial, whole_policy(policy) as weights:
         export_policy(weights, tokenizer, partial, temperature=experiment["rollout"]["temperature"])
         (partial / CARD).write_text(card_of(run, policy, iteration), encoding="utf-8")
         require_usable(partial, engine="embedded", context_tokens=experiment["agent"]["context_tokens"])
@@ -128,7 +128,7 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         world=section["name"],
         agent=agent,
         instruction=instruction_of(agent, world),
-        examples=[turn for each in _examples(artifacts.experiment) for turn in each.turns],
+        examples=[turn for each in shown_examples(artifacts.experiment) for turn in each.turns],
         functions=None if functions is None else json.dumps(functions.signatures, indent=1),
         temperature=artifacts.experiment["rollout"]["temperature"],
         parameters=digest_of(artifacts.experiment),
@@ -172,7 +172,7 @@ def _metadata(run: RecordedRun, policy: Reference, iteration: int | None, conver
     return data.to_yaml().rstrip()
 
 
-def _examples(values: Mapping[str, Any]) -> Sequence[WorkedExample]:
+def shown_examples(values: Mapping[str, Any]) -> Sequence[WorkedExample]:
     """The worked examples that the policies of an experiment are shown."""
     read = {name: json.dumps(values[name]) for name in ("world", "agent", "rollout")}
     play = PlayParameters(
@@ -219,7 +219,7 @@ def _evaluation_rows(evaluation: Reference) -> list[str]:
 
 
 @contextmanager
-def _atomic_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """A folder next to `folder` to write into, which becomes `folder` at the end, and is removed where that fails."""
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from comparison import Computed
-from huggingface_hub import ModelCard, ModelCardData
+from datasets import load_dataset
+from huggingface_hub import DatasetCard, ModelCard, ModelCardData
 from mlflow import MlflowClient
 from safetensors.torch import load_file
 from served_policy import asked, require_greedy, served
@@ -20,7 +21,10 @@ from flows.commands import cli
 from flows.needs.readiness import require_model
 from flows.recording.exported_policy import best_iteration, card_of
 from tasks.playing import frame_of
-from turnwise.data.evaluations import GREEDY, read_evaluation
+from turnwise import runs
+from turnwise.data.conversations import read_conversations
+from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
+from turnwise.data.imported_rollouts import read_rollouts
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
@@ -191,3 +195,26 @@ def test_vllm_serves_the_policy_with_the_greedy_replies_of_the_run(run: Recorded
         said = asked(f"{address}/v1/completions", prompt=context, max_tokens=most)
         require_greedy(model, context, said["choices"][0]["token_ids"])
     assert len(episodes) == 8 and same > 0
+
+
+def test_solved_episodes_are_a_dataset_that_datasets_opens_and_a_warm_start_imitates(
+    run: RecordedRun, tmp_path: Path
+) -> None:
+    folder = exported(tmp_path / "solved", "--conversations")
+    opened = load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+    solved = {
+        split: [each for each in runs(run.id).trajectories(occasion)["success"] if each]
+        for split, occasion in (("train", "training"), ("validation", "validation"), ("test", "test"))
+    }
+    assert {split: len(rows) for split, rows in opened.items()} == {k: len(v) for k, v in solved.items() if v}
+    for split, rows in opened.items():
+        file = folder / "data" / f"{split}.jsonl"
+        read = read_conversations(file)
+        assert [len(each.exchanges) for each in read] == [len(row["messages"]) // 2 for row in rows]
+        assert read_rollouts([file]).trajectories
+    test = read_evaluation(run.artifacts.test, GREEDY) + read_evaluation(run.artifacts.test, SAMPLED)
+    first = next(each for each in test if each.success)
+    said = [(turn.observation, turn.reply) for turn in first.turns]
+    assert said in [[(each.observation, each.reply) for each in one.exchanges] for one in read_conversations(file)]
+    card = DatasetCard.load(folder / "README.md")
+    assert run.id in card.text and card.data.configs[0]["data_files"][-1]["split"] == "test"
