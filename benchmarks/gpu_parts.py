@@ -156,7 +156,7 @@ def _experiment(device: str, engine: str) -> Any:
 
 def _plan(experiment: Any, dimensions: Any) -> dict[str, int]:
     """The bytes of each phase of the plan, without the libraries."""
-    from flows.needs.memory import memory_plan
+    from turnwise.runs.memory import memory_plan
 
     phases = memory_plan(experiment, dimensions, VARIANT).phases
     return {phase.name: phase.bytes - phase.parts["libraries"] for phase in phases}

@@ -31,12 +31,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch
 
 from benchmarks.materials import materials
-from flows.run_state import play_parameters
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.experiment import Experiment, load
 from turnwise.policy.engines.fused import FusedForward
 from turnwise.project import project_root
+from turnwise.runs.state import play_parameters
 from turnwise.store import Reference, default_store
 
 GROUP_SIZE, REPLY_TOKENS, MOST_TURNS = 8, 12, 20

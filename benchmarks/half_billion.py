@@ -167,8 +167,8 @@ def a_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
 
 def print_plan(experiment: Experiment) -> None:
     """The planned memory of each phase."""
-    from flows.needs.memory import largest_plan, parts_of
     from turnwise.policy.dimensions import dimensions_of
+    from turnwise.runs.memory import largest_plan, parts_of
 
     dimensions = dimensions_of(experiment.policy)
     assert dimensions is not None, "the model is a folder"

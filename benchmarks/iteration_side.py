@@ -62,7 +62,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "turnwise.data.trajectory_files:read_trajectories",
         "tasks.rollout.in_memory:trajectories_of",
         "turnwise.data.trajectory_files:read_arrays",
-        "tasks.credit.credit:read_advantages",
+        "turnwise.data.trajectory_files:read_advantages",
         "tasks.health.health:read_health",
         "turnwise.store.artifacts:Store.folder",
         "turnwise.store.artifacts:Store.metrics",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flows.run_state import play_parameters, task_set_parameters
 from tasks.prepare.materials import (
     DemonstrationParameters,
     PolicyParameters,
@@ -15,6 +14,7 @@ from tasks.prepare.materials import (
     tokenizer,
 )
 from turnwise.experiment import Experiment
+from turnwise.runs.state import play_parameters, task_set_parameters
 from turnwise.store import Reference
 
 

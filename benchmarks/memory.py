@@ -1,7 +1,7 @@
 """The memory plan of a process against the peak that is measured, for policies of three sizes on the CPU.
 
 A process for each size makes the policy, samples a batch with the engine, scores it under a reference policy, updates
-on it, and does so again. The plan (`flows.needs.memory`) is made before; the peak is that of the process's resident
+on it, and does so again. The plan (`turnwise.runs.memory`) is made before; the peak is that of the process's resident
 memory, less what it had after its imports: the libraries would hide an error of the plan where the policy is small. A
 run imports more than this process (Prefect and MLflow at work, the world), which the plan's libraries allow for.
 
@@ -85,9 +85,9 @@ def experiment_of(name: str, engine: str, settings: Sequence[str]) -> Experiment
 
 def line(name: str, experiment: Experiment, found: dict[str, int]) -> str:
     """A line of the table."""
-    from flows.needs.memory import largest_plan
     from turnwise.policy.dimensions import dimensions_of
     from turnwise.policy.memory_plan import GIB
+    from turnwise.runs.memory import largest_plan
 
     dimensions = dimensions_of(experiment.policy)
     assert dimensions is not None, "a policy from scratch has its dimensions in the configuration"

@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.needs.disk import planned_run
-from flows.needs.memory import memory_plan, remedies
+from flows.runtime.disk import planned_run
 from tests.policy.published_shapes import write_published
 from turnwise.experiment import Experiment, load
 from turnwise.policy.dimensions import Dimensions, dimensions_in
 from turnwise.policy.engines.cache_size import bytes_per_token
 from turnwise.policy.memory_plan import GIB, NUMBER_BYTES
 from turnwise.policy.sizes import count
+from turnwise.runs.memory import memory_plan, remedies
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPERS = ROOT / "experiments" / "paper"

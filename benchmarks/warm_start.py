@@ -27,16 +27,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.materials import materials
-from flows.run_state import play_parameters, task_set_parameters
-from tasks.playing import tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.prepare.materials import task_set
 from turnwise.agent.playing import PlayParameters
 from turnwise.agent.sampling import PolicyWeights, play_with_policy
 from turnwise.data.arrays import SequenceBatch
 from turnwise.data.metrics import episode_value
+from turnwise.data.task_sets import tasks_of
 from turnwise.experiment import Experiment, load
 from turnwise.policy.learner.schedule import warmed_up_and_falling
+from turnwise.runs.state import play_parameters, task_set_parameters
 from turnwise.store import Reference, default_store
 
 ROOT = Path(__file__).resolve().parents[1]

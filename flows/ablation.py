@@ -1,6 +1,6 @@
 """Ablation: runs every variant with every seed from one preparation and compares them.
 
-The seeds are listed, or added until the comparisons are decided (`flows.workers.seeds`).
+The seeds are listed, or added until the comparisons are decided (`turnwise.runs.seeds`).
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import time
 from prefect import flow
 from rich.console import Console
 
-from flows.needs.disk import disk_guard
-from flows.needs.memory import require_memory
 from flows.plan import plan_ablation
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.finished import AblationOutcome, keep_finished
 from flows.recording.publish import AblationResult, publish
 from flows.recording.record import AblationRecord, recording_store
-from flows.recording.results import all_references, keep_time
 from flows.report import report_runs
+from flows.runtime.disk import disk_guard
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import untagged_tasks
-from flows.workers.left_out import divided
-from flows.workers.seeds import make_runs
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
+from turnwise.runs.memory import require_memory
+from turnwise.runs.results import all_references, keep_time
+from turnwise.runs.seeds import make_runs
+from turnwise.runs.state import divided
 from turnwise.store.default import require_place
 
 

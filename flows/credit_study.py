@@ -13,7 +13,6 @@ from prefect import flow
 from rich.console import Console
 
 from flows.prepare import prepare_materials, prepare_policy
-from flows.run_state import Materials, play_parameters
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import untagged_tasks
 from tasks.credit_study.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
@@ -27,6 +26,7 @@ from turnwise.experiment import Experiment
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
 from turnwise.reporting.data.tables import as_csv
+from turnwise.runs.state import Materials, play_parameters
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
 

@@ -21,10 +21,9 @@ from pydantic import ConfigDict, Field, create_model
 from flows.ablation import comparison
 from flows.credit_study import study_credit
 from flows.evaluate import evaluation, preparation
-from flows.needs.disk import free_disk, needs_of
-from flows.needs.memory import require_memory
 from flows.plan import Plan, plan_ablation
 from flows.recording.publish import AblationResult
+from flows.runtime.disk import free_disk, needs_of
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process
 from flows.sweep import sweep as compare_values
@@ -36,6 +35,7 @@ from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
 from turnwise.project import project_root
 from turnwise.reporting.formatting import readable_bytes
+from turnwise.runs.memory import require_memory
 from turnwise.store.default import use_storage
 
 YamlFile = Annotated[str, Field(pattern=r"\.ya?ml$")]

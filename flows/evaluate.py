@@ -7,10 +7,10 @@ from rich.console import Console
 
 from flows.plan import plan_preparation
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
-from flows.run_state import Prepared
 from flows.runtime.flow_runs import untagged_tasks
 from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
+from turnwise.runs.state import Prepared
 from turnwise.store import default_store
 
 

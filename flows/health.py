@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flows.run_state import Iteration, Models, Run, changed
 from tasks.calls import Call, Make, Unrecorded, call
 from tasks.health.health import HealthParameters, ReturnParameters, health, read_health, return_to
 from tasks.health.probe import ProbeParameters, probe
@@ -27,6 +26,7 @@ from turnwise.health.alarms import AlarmRecord, Change
 from turnwise.health.early_end import reached_guard
 from turnwise.health.guards import message
 from turnwise.health.initial_signal import InitialSignal, initial_signal
+from turnwise.runs.state import Iteration, Models, Run, changed
 from turnwise.store import Reference
 
 logger = logging.getLogger(__name__)

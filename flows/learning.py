@@ -18,7 +18,6 @@ The functions return calls (`tasks.calls`), which `flows.train` makes and `flows
 
 from __future__ import annotations
 
-from flows.run_state import Iteration, Run, play_parameters
 from tasks.calls import Call, call
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import (
@@ -36,6 +35,7 @@ from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.credit.batch import Rescored
 from turnwise.experiment import Experiment
+from turnwise.runs.state import Iteration, Run, play_parameters
 
 
 def first_critic(run: Run) -> Call:

@@ -17,14 +17,14 @@ from rich.console import Console
 
 from flows.prepare import evaluate_baselines, evaluate_warm_start, materials, prepare_policy
 from flows.report import report_runs
-from flows.run_state import Prepared, Run
 from flows.runtime.display import Display
 from flows.runtime.work_left import kind_of, model_seconds
 from flows.train import begin, iterate, play_test_tasks, return_to_healthy
-from flows.workers.seeds import RunName, every_run, next_runs
 from tasks.calls import Call, Unrecorded
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment
+from turnwise.runs.seeds import RunName, every_run, next_runs
+from turnwise.runs.state import Prepared, Run
 from turnwise.store import Reference
 from turnwise.store.default import nothing_is_stored
 

@@ -5,11 +5,8 @@ All variants and seeds of an ablation share what is prepared here.
 
 from __future__ import annotations
 
-from flows.needs.readiness import require_device, require_model
-from flows.run_state import ON_TEST_TASKS, Materials, Prepared, play_parameters, task_set_parameters
 from flows.sampling import evaluation
 from tasks.calls import Call, Make, Unrecorded, call, make_call
-from tasks.playing import tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.conversion import ConversionParameters, converted_policy
 from tasks.prepare.materials import (
@@ -25,11 +22,13 @@ from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, baseline
 from turnwise.agent.playing import PlayParameters
 from turnwise.config.schema import Policy
-from turnwise.data.task_sets import require_disjoint
+from turnwise.data.task_sets import require_disjoint, tasks_of
 from turnwise.experiment import Experiment
 from turnwise.policy.gguf_sources import is_gguf
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import project_root
+from turnwise.runs.readiness import require_device, require_model
+from turnwise.runs.state import ON_TEST_TASKS, Materials, Prepared, play_parameters, task_set_parameters
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import outside_file
 from turnwise.world import SPLITS, Split

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from flows.roster import plotted_measures
-from flows.run_state import Run
 from tasks.calls import Call, call
 from tasks.report.report import ReportedRun, ReportParameters, report
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
+from turnwise.runs.iteration_stages import plotted_measures
+from turnwise.runs.state import Run
 from turnwise.store import Reference
 
 

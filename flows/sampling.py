@@ -12,7 +12,6 @@ The functions return calls (`tasks.calls`), which `flows.train` makes and `flows
 
 from __future__ import annotations
 
-from flows.run_state import Iteration, Prepared, Run, play_parameters
 from tasks.calls import Call, Make, Unrecorded, call
 from tasks.credit.select import SelectParameters, read_missing, select
 from tasks.health.health import read_health
@@ -20,6 +19,7 @@ from tasks.rollout.evaluate import EvaluationParameters, evaluate
 from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather, rollout
 from turnwise.credit.selection import MAXIMUM_ROUNDS
 from turnwise.experiment import Experiment
+from turnwise.runs.state import Iteration, Prepared, Run, play_parameters
 from turnwise.store import Reference
 from turnwise.world import Split
 

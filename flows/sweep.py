@@ -20,30 +20,29 @@ from pathlib import Path
 from prefect import flow
 from rich.console import Console
 
-from flows.needs.disk import disk_guard
-from flows.needs.memory import require_memory
 from flows.plan import plan_runs
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, recording_store
-from flows.recording.results import all_references, results_folder
-from flows.run_state import Prepared, Run
+from flows.runtime.disk import disk_guard
 from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import untagged_tasks
-from flows.workers.left_out import divided, require_none, said_of
-from flows.workers.seeds import every_run
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
-from tasks.playing import tasks_of
 from turnwise.agent.playing import the_world
 from turnwise.config.overlays import merged, with_value
 from turnwise.config.sweeps import Candidate
 from turnwise.config.variants import require_distinct_variants
 from turnwise.data.outcomes import LeftOut
+from turnwise.data.task_sets import tasks_of
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build
 from turnwise.reporting.sweep import SweepReport
 from turnwise.results.cells import curve, task_means, whole_curve
 from turnwise.results.outcomes import collected, ended_run
+from turnwise.runs.memory import require_memory
+from turnwise.runs.results import all_references, results_folder
+from turnwise.runs.seeds import every_run
+from turnwise.runs.state import Prepared, Run, divided, require_none, said_of
 from turnwise.statistics import ReferencePoints, Results, judge
 from turnwise.statistics.curves import Points
 from turnwise.store import Reference

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from flows import roster
 from flows.health import (
     early_end,
     guarded,
@@ -46,7 +45,6 @@ from flows.learning import (
     update_policy,
     value_rollout,
 )
-from flows.run_state import ON_TEST_TASKS, Iteration, Models, Prepared, Run
 from flows.runtime.flow_runs import untagged_tasks
 from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, play_greedily, roll_out, roll_out_ahead, select_groups, turn_limit
@@ -55,6 +53,8 @@ from tasks.models_in_memory import base_reference
 from tasks.orchestration.deferred import flow
 from turnwise.data.evaluations import success_of
 from turnwise.experiment import Experiment
+from turnwise.runs import iteration_stages
+from turnwise.runs.state import ON_TEST_TASKS, Iteration, Models, Prepared, Run
 from turnwise.store import default_store
 from turnwise.store.retention import RetentionEntry, files_to_prune, kept, least_kept
 
@@ -85,12 +85,11 @@ def train(
         TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
     """
     run = begin(experiment, prepared, variant, seed, make_call)
-    run.sampler = sampler
     judge_start(run)
     if on_start is not None:
         on_start(run)
     for number in range(1, experiment.optimization.iterations + 1):
-        iterate(run, number, make_call)
+        iterate(run, number, make_call, sampler)
         if on_iteration is not None:
             on_iteration(run, run.iterations[-1])
         log_alarms(run)
@@ -116,7 +115,7 @@ def begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int, m
     return run
 
 
-def iterate(run: Run, number: int, make: Make) -> None:
+def iterate(run: Run, number: int, make: Make, sampler: Sampler | None = None) -> None:
     """One iteration: sample, credit, learn, look."""
     iteration = Iteration(number, run.models, turn_limit(run, number), earlier=run.earlier)
     experiment, made = run.experiment, iteration.made
@@ -124,11 +123,11 @@ def iterate(run: Run, number: int, make: Make) -> None:
     warms_up = experiment.has_critic and number <= experiment.critic.warm_up  # the critic alone is trained
 
     rollout = roll_out(run, iteration)
-    if run.sampler is not None and experiment.rollout.lag:
-        run.sampler.wait(rollout)
+    if sampler is not None and experiment.rollout.lag:
+        sampler.wait(rollout)
     made["rollout"] = make(rollout)
-    if run.sampler is not None and experiment.rollout.lag and number < experiment.optimization.iterations:
-        run.sampler.begin(roll_out_ahead(run, iteration))
+    if sampler is not None and experiment.rollout.lag and number < experiment.optimization.iterations:
+        sampler.begin(roll_out_ahead(run, iteration))
     if experiment.selection.rule != "all":
         made["selection"] = select_groups(run, iteration, make)
     every = experiment.monitors.probe_every
@@ -211,6 +210,6 @@ def _new_links(run: Run) -> Iterator[RetentionEntry]:
     begun = iteration.before
     if len(run.iterations) == 1 and begun.critic is not None and begun.critic != begun.policy:
         yield RetentionEntry(begun.critic)
-    for stage, made in roster.iteration_artifacts(iteration):
+    for stage, made in iteration_stages.iteration_artifacts(iteration):
         if stage.follows and made != run.prepared.warm_start:
             yield RetentionEntry(made, iteration.evaluation if made == iteration.policy else None)

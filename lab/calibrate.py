@@ -14,7 +14,6 @@ from rich.console import Console
 
 from flows.plan import plan_runs
 from flows.prepare import prepare_materials, prepare_policy
-from flows.run_state import Run
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
 from flows.train import train
@@ -24,6 +23,7 @@ from tasks.health.health import read_monitors
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
+from turnwise.runs.state import Run
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from flows.recording.results import DIGESTS_FILE
 from turnwise.config.overlays import read_yaml
 from turnwise.project import project_root
 from turnwise.reporting.baseline_table import json_lines
@@ -24,6 +23,7 @@ from turnwise.reporting.data.tables import DATA_FILE
 from turnwise.reporting.formatting import UNDEFINED
 from turnwise.reporting.markdown import render
 from turnwise.results.report_data import ReportData, Row
+from turnwise.runs.results import DIGESTS_FILE
 from turnwise.statistics import Interval
 from turnwise.store.atomic_write import write_whole
 

@@ -6,8 +6,6 @@ How episodes are played is in `turnwise.agent.playing` and `turnwise.agent.sampl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tasks.models_in_memory import base_of, model_in_memory
@@ -18,14 +16,13 @@ from turnwise.agent.loop import RolloutResult
 from turnwise.agent.playing import PlayParameters
 from turnwise.agent.sampling import PolicyWeights
 from turnwise.config.schema import WorldSection
-from turnwise.data.task_sets import read_task_set
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.plugins import FORMAT, REWARD, plugin_modules
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Draft, Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
-from turnwise.world import Split, Task, world_class
+from turnwise.world import world_class
 
 if TYPE_CHECKING:
     from turnwise.policy.tokenizer import ChatFrame
@@ -86,17 +83,6 @@ def sampled_policy(policy: Reference) -> PolicyWeights:
     """The weights of a policy, for an engine to sample from."""
     folder = opened(policy, MODEL_FILES)
     return PolicyWeights(folder, policy.digest, base_of(folder), model_in_memory(policy.digest))
-
-
-def tasks_of(task_set: Reference, split: Split) -> Sequence[Task]:
-    """The tasks of the task set of one split, in order."""
-    return _tasks(default_store().folder(task_set), split)
-
-
-# An artifact never changes under its digest, so its tasks can be cached by folder.
-@cache
-def _tasks(folder: Path, split: Split) -> tuple[Task, ...]:
-    return tuple(read_task_set(folder, split))
 
 
 def frame_of(tokenizer: Reference) -> ChatFrame:

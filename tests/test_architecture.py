@@ -39,6 +39,10 @@ ROOMS: Mapping[str, set[str]] = {
     "tracking": {"config", "data", "store"},
     "reporting": {"checking", "config", "data", "results", "statistics", "store", "tracking"},
     "experiment": {"agent", "config", "credit", "curriculum", "data", "health", "policy", "store"},
+    "runs": {
+        *("agent", "config", "credit", "data", "experiment", "health", "policy"),
+        *("reporting", "results", "statistics", "store", "tracking"),
+    },
     "credit_study": {"checking", "credit", "reporting", "statistics"},
 }
 """The rooms of the library, from the ground upward, and what each may import besides the ground. Each imports only

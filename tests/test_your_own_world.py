@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tasks.prepare.materials import DemonstrationParameters, demonstrations, task_set
-from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.config.schema import RetryOptions
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
+from turnwise.runs.state import TaskSetParameters
 from turnwise.store import default_store
 
 ROOT = Path(__file__).parents[1]

@@ -7,8 +7,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from flows.recording.sources import NumberAnswer, Source
-from tasks.playing import tasks_of
-from turnwise.data.task_sets import task_set_digest
+from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, platforms, shortened

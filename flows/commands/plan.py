@@ -15,20 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.health import signal_at_start
-from flows.needs.disk import PlannedRun, free_disk, needs_of, planned_run
-from flows.needs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
-from flows.needs.readiness import require_model
 from flows.plan import Plan, plan_ablation
 from flows.prepare import draw_tasks
 from flows.recording.record import tracking_uri
-from flows.run_state import task_set_parameters
+from flows.runtime.disk import PlannedRun, free_disk, needs_of, planned_run
 from tasks.calls import Unrecorded
-from tasks.playing import tasks_of
-from tasks.prepare.task_sets import draw_task_set
 from turnwise.config.runner import Runner
 from turnwise.config.schema import Ablation
 from turnwise.config.world_checks import missing_files
-from turnwise.data.task_sets import require_disjoint, task_set_digest
+from turnwise.data.task_sets import require_disjoint, task_set_digest, tasks_of
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
@@ -37,6 +32,9 @@ from turnwise.policy.dimensions import Dimensions, dimensions_of
 from turnwise.policy.memory_plan import GIB
 from turnwise.policy.pretrained import asks_hub
 from turnwise.reporting.formatting import readable_bytes
+from turnwise.runs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
+from turnwise.runs.readiness import require_model
+from turnwise.runs.state import draw_task_set, task_set_parameters
 from turnwise.store.default import nothing_is_stored
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.revision import require_readable

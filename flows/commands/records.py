@@ -90,10 +90,10 @@ def show(
     """Look at the episodes of recorded runs."""
     from rich.console import Console
 
-    from flows.recording import recorded_episodes as recorded
     from flows.recording.record import recorded_here, recorded_store
     from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
     from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
+    from turnwise.runs import episodes as recorded
 
     wanted = Wanted(
         success=success,
@@ -169,10 +169,10 @@ def compare(
     """Compare recorded runs, of whatever ablations, with verdicts."""
     from rich.console import Console
 
-    from flows.roster import spending
     from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, outcomes_of, references
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.verdicts import budgets, tables
+    from turnwise.runs.iteration_stages import spending
     from turnwise.statistics.evaluation_protocol import differences, told
     from turnwise.store.atomic_write import write_whole
 

@@ -134,9 +134,9 @@ def prune(
     storage = load_experiment(parameters, overlays, settings, to_plan=True).storage
     from rich.console import Console
 
-    from flows.roster import replaced_inputs
     from turnwise.data.evaluations import success_of
     from turnwise.reporting.formatting import readable_bytes
+    from turnwise.runs.iteration_stages import replaced_inputs
     from turnwise.store import default_store
     from turnwise.store.retention import removals
 

@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from flows.recording.exported_conversations import write_conversations
 from flows.recording.exported_policy import policy_of, require_empty, selected_iteration, write_policy
 from flows.recording.record import recorded_here, recorded_store
-from flows.recording.recorded_episodes import baseline_episodes, in_training, on_task_sets
-from flows.recording.recorded_metrics import curves_of, evaluation_metrics
-from flows.roster import spending
 from flows.runtime.process_settings import prepare_process
 from turnwise.agent.episode_rewards import summed
 from turnwise.data.metrics import episode_value
@@ -29,6 +26,9 @@ from turnwise.project import home
 from turnwise.reporting.data.episodes import Occasion, ShownEpisode, Wanted
 from turnwise.reporting.data.run_groups import grouped, how_tested, judged
 from turnwise.reporting.data.tables import VERDICTS_HEADER, comparison_rows
+from turnwise.runs.episodes import baseline_episodes, in_training, on_task_sets
+from turnwise.runs.iteration_stages import spending
+from turnwise.runs.metrics import curves_of, evaluation_metrics
 from turnwise.statistics import Judgement
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import Reference

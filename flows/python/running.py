@@ -14,13 +14,13 @@ from flows.python.recorded import RecordedRuns, runs
 from flows.recording.finished import finished_ablation
 from flows.recording.publish import AblationResult, publish_finished
 from flows.recording.record import recording_store, tracking_uri
-from flows.run_state import Prepared
 from flows.runtime.flow_runs import ready_for_prefect, ready_to_run, require_machine_and_model, run_flow
 from flows.runtime.process_settings import prepare_process
 from tasks.observing import Observer, StageCall, notify, observing
 from turnwise.config.sweeps import Range, candidates
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.experiment import Experiment, single
+from turnwise.runs.state import Prepared
 from turnwise.store.default import require_place
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import numpy as np
 from rich.console import Console
 
 from flows.python.recorded import RecordedRuns, runs
-from flows.recording.recorded_episodes import in_training, legible
 from flows.runtime.flow_runs import ready_for_prefect, run_flow
 from flows.runtime.process_settings import prepare_process
 from turnwise.data.arrays import TrajectoryAdvantages
@@ -25,6 +24,7 @@ from turnwise.reporting.data.episodes import Wanted
 from turnwise.reporting.html.what_if_page import Compared, write_what_if
 from turnwise.results.report_data import Sample
 from turnwise.results.what_if import Differs, WhatIf, compare_rules
+from turnwise.runs.episodes import in_training, legible
 from turnwise.world import Reward
 
 if TYPE_CHECKING:

@@ -23,15 +23,11 @@ from typing import Any
 from prefect import flow, runtime
 from rich.console import Console
 
-from flows import roster
 from flows.ablation import comparison
-from flows.needs.disk import disk_guard
-from flows.needs.memory import require_memory
 from flows.plan import Plan, plan_preparation, plan_run
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, recording_store
-from flows.recording.results import DIGESTS_FILE
-from flows.run_state import Prepared, Run
+from flows.runtime.disk import disk_guard
 from flows.runtime.flow_runs import run_flow
 from flows.workers.sharing import run_recorded
 from tasks.models_in_memory import whole_policy
@@ -42,6 +38,10 @@ from turnwise.experiment import Experiment, single
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
 from turnwise.reporting.data.tables import as_csv
+from turnwise.runs import iteration_stages
+from turnwise.runs.memory import require_memory
+from turnwise.runs.results import DIGESTS_FILE
+from turnwise.runs.state import Prepared, Run
 from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.world import SPLITS
@@ -214,7 +214,7 @@ def _success(evaluation: Reference) -> list[float]:
 
 def _write_training(path: Path, run: Run) -> None:
     """Write one row per batch; an empty cell is an undefined number, such as the entropy of a skipped batch."""
-    columns = roster.tabled_metrics()
+    columns = iteration_stages.tabled_metrics()
     rows = []
     for iteration in run.iterations:
         row: list[Any] = [iteration.number]

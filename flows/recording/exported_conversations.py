@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from flows.recording.exported_policy import CARD, atomic_folder, shown_examples
-from flows.recording.recorded_episodes import in_training, on_task_sets
 from turnwise.agent.formats import make_format
 from turnwise.agent.playing import instruction_of
 from turnwise.config.agent import Agent
@@ -22,6 +21,7 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted
 from turnwise.reporting.markdown import render
+from turnwise.runs.episodes import in_training, on_task_sets
 from turnwise.tracking.finding import RecordedRun
 from turnwise.world import make_world
 

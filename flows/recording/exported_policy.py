@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.run_state import worked_examples
 from tasks.models_in_memory import whole_policy
 from turnwise.agent.examples import WorkedExample
 from turnwise.agent.formats import make_format
@@ -25,6 +24,7 @@ from turnwise.policy.gguf_sources import wheel_models
 from turnwise.policy.pretrained import is_commit
 from turnwise.project import home
 from turnwise.reporting.markdown import render
+from turnwise.runs.state import worked_examples
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import Ancestor, ancestry, codes, platforms

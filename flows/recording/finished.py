@@ -19,8 +19,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows.recording.record import plugin_modules_of
-from flows.recording.results import parameters_digest
-from flows.run_state import Iteration, Models, Prepared, Run, play_parameters
 from tasks.observing import StageCall
 from tasks.playing import playing_reads, world_code
 from turnwise.data.outcomes import EarlyEnd, LeftOut
@@ -30,6 +28,8 @@ from turnwise.policy.gguf_models import CONVERTER
 from turnwise.policy.gguf_sources import is_gguf
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root
+from turnwise.runs.results import parameters_digest
+from turnwise.runs.state import Iteration, Models, Prepared, Run, play_parameters
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of

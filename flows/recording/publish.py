@@ -9,8 +9,14 @@ from pathlib import Path
 from flows.recording.exported_policy import register_best
 from flows.recording.finished import AblationOutcome, FinishedAblation
 from flows.recording.record import AblationRecord, tracking_uri
-from flows.recording.recorded_metrics import summary_metrics
-from flows.recording.results import (
+from tasks.report.report_file import read_report
+from turnwise.data.outcomes import LeftOut
+from turnwise.experiment import Experiment
+from turnwise.reporting.formatting import race_sentences
+from turnwise.results.cells import WARM_START
+from turnwise.results.report_data import ReportData
+from turnwise.runs.metrics import summary_metrics
+from turnwise.runs.results import (
     all_references,
     compared_with_former,
     digests_of,
@@ -18,13 +24,7 @@ from flows.recording.results import (
     with_circumstances,
     write_results,
 )
-from flows.workers.left_out import require_none, said_of
-from tasks.report.report_file import read_report
-from turnwise.data.outcomes import LeftOut
-from turnwise.experiment import Experiment
-from turnwise.reporting.formatting import race_sentences
-from turnwise.results.cells import WARM_START
-from turnwise.results.report_data import ReportData
+from turnwise.runs.state import require_none, said_of
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import find_runs
 

@@ -16,10 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, ParamSpec
 
-from flows import roster
-from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
-from flows.run_state import Iteration, Prepared, Run, play_parameters
-from tasks.credit.credit import read_credit
 from tasks.playing import playing_code, world_code
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.config.schema import BESIDE_RESULTS
@@ -27,11 +23,15 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
+from turnwise.data.trajectory_files import read_credit
 from turnwise.errors import ConfigurationError, TrackingUnreachable, TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root, start_folder
+from turnwise.runs import iteration_stages
+from turnwise.runs.metrics import evaluation_metrics, metrics_of
+from turnwise.runs.state import Iteration, Prepared, Run, play_parameters
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.default import use_storage
 from turnwise.store.digests import digest_of
@@ -133,7 +133,7 @@ def computing_code(experiment: Experiment) -> str:
     from tasks.caching import all_dependencies  # imports Prefect, which whoever only reads records does without
 
     declared = all_dependencies()
-    stages = [declared[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in roster.ROSTER))]
+    stages = [declared[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in iteration_stages.STAGES))]
     kernels = sorted({module for stage in stages for module in stage.computing_modules})
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
     plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})

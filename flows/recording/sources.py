@@ -13,7 +13,7 @@
 
 Values are computed as in the report: see `turnwise.results.cells` and `turnwise.statistics.verdict`.
 
-This stays in `flows`: metrics are named by the roster, and the roster composes stages.
+This stays above `tasks`: what runs cost is counted as the stage `report` counts it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from flows.recording.recorded_metrics import metrics_in
-from flows.recording.results import recorded_seconds
-from flows.roster import accounts, recorded_groups, spending
 from tasks.report import history
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
 from turnwise.reporting.data.tables import COUNTS, SECONDS
 from turnwise.results.cells import WARM_START, cell, column_of, table_columns
+from turnwise.runs.iteration_stages import accounts, recorded_groups, spending
+from turnwise.runs.metrics import metrics_in
+from turnwise.runs.results import recorded_seconds
 from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store

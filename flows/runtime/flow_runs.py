@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
-from flows.needs.readiness import require_machine, require_model
 from flows.recording.record import tracking_uri
 from flows.runtime.direct_clients import connect_directly
 from flows.runtime.server import ensure_server, require_server
 from turnwise.experiment import Experiment
 from turnwise.project import one_project
+from turnwise.runs.readiness import require_machine, require_model
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.ownership import close_abandoned
 

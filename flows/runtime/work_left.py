@@ -25,12 +25,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from flows import roster
-from flows.run_state import ON_TEST_TASKS
 from tasks.observing import StageCall
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import count, trained
+from turnwise.runs import iteration_stages
+from turnwise.runs.state import ON_TEST_TASKS
 
 TEST = "evaluate on test tasks"
 """The kind of the evaluations on the test task set, which is larger than that of validation."""
@@ -47,7 +47,7 @@ EXPECTED_SECONDS = {
     "report": 5.0,
     "pretraining": 400.0,
 }
-"""Rough seconds on two cores of the stages outside iterations; those of an iteration are in `flows.roster`."""
+"""Rough seconds on two cores of the stages outside iterations; for the others see `turnwise.runs.iteration_stages`."""
 
 SECONDS_OF_TRUST = 20.0
 """How many seconds of work the rough seconds themselves count for in the pace."""
@@ -65,7 +65,7 @@ def kind_of(stage: str, label: str) -> str:
 
 def expected_seconds(kind: str) -> float:
     """The rough seconds of a call; they weight the stages in the share of the work that is done."""
-    of_iterations = {each.task: each.seconds for each in roster.ROSTER}
+    of_iterations = {each.task: each.seconds for each in iteration_stages.STAGES}
     return of_iterations.get(kind, EXPECTED_SECONDS.get(kind, 1.0))
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flows.run_state import changed
 from tasks.health.health import read_health
 from turnwise.config.overlays import parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build
 from turnwise.project import project_root
+from turnwise.runs.state import changed
 from turnwise.tracking.finding import RecordedRun
 
 SECTIONS = ("credit", "critic", "optimization", "rewards", "selection")

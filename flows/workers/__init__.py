@@ -5,6 +5,5 @@
 * `following`: the run as this process knows it from the reports, recorded and shown meanwhile.
 * `processes`, `ray_cluster`: the two kinds of workers, each behind a task runner of Prefect.
 * `ray_head`: whether the head of a Ray cluster still answers.
-* `seeds`: which runs are needed next, where seeds are added until comparisons are decided.
 * `sharing`: which run is made where, and what happens to the run of a lost worker.
 """

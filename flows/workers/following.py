@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from flows.recording.record import AblationRecord
-from flows.run_state import Prepared, Run
 from flows.runtime.display import WorkerView
 from flows.workers.orders import RunOrder
 from flows.workers.reports import Began, Ended, Finished, Iterated, Made, Progressed, Report, Started
 from turnwise import progress
 from turnwise.errors import TrainingEnded, TurnwiseError
+from turnwise.runs.state import Prepared, Run
 
 
 class FollowedRun:

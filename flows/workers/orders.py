@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from flows.run_state import Iteration, Prepared, Run
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler
 from flows.train import train
 from flows.workers.reports import Began, Ended, Iterated, Made, Reporter
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
+from turnwise.runs.state import Iteration, Prepared, Run
 from turnwise.store import Reference
 
 

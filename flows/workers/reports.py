@@ -18,11 +18,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from flows.run_state import Iteration, Models
 from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment
+from turnwise.runs.state import Iteration, Models
 from turnwise.store import Reference
 
 SECONDS_BETWEEN_PROGRESS = 0.5
@@ -33,7 +33,7 @@ class _Report(BaseModel):
 
 
 class Began(_Report):
-    """The evaluations before the first iteration: see `flows.run_state.Run`."""
+    """The evaluations before the first iteration: see `turnwise.runs.state.Run`."""
 
     kind: Literal["began"] = "began"
     models: Models

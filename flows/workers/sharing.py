@@ -18,15 +18,15 @@ from rich.console import Console
 
 from flows.plan import stages_not_called
 from flows.recording.record import AblationRecord
-from flows.run_state import Iteration, Prepared, Run
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
-from flows.workers.seeds import RunName
 from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
+from turnwise.runs.seeds import RunName
+from turnwise.runs.state import Iteration, Prepared, Run
 
 if TYPE_CHECKING:
     from flows.workers.following import FollowedRun

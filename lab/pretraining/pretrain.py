@@ -17,7 +17,6 @@ from pathlib import Path
 from prefect import flow
 from rich.console import Console
 
-from flows.run_state import play_parameters, task_set_parameters
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
 from lab.pretraining.configuration import BaseSize, Pretraining
@@ -31,7 +30,6 @@ from lab.pretraining.corpus import (
 from lab.pretraining.demonstrations import FilterParameters, readable_demonstrations
 from lab.pretraining.training import PretrainingParameters, PublicationParameters, base_policy, pretraining
 from tasks.prepare.materials import DemonstrationParameters, PolicyParameters, demonstrations, initial_policy, task_set
-from tasks.prepare.task_sets import TaskSetParameters
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Policy
@@ -42,6 +40,7 @@ from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import BASE_POLICIES
 from turnwise.project import project_root
 from turnwise.reporting.markdown import render
+from turnwise.runs.state import TaskSetParameters, play_parameters, task_set_parameters
 from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.suggestions import unknown

@@ -29,8 +29,7 @@ from turnwise.credit import (
 )
 from turnwise.credit.batch import weighted_rewards
 from turnwise.credit.selection import trainable
-from turnwise.data import trajectory_files
-from turnwise.data.arrays import Advantages, Ragged, TrajectoryAdvantages, TrajectoryArrays
+from turnwise.data.arrays import Advantages, Ragged, TrajectoryArrays
 from turnwise.data.trajectory_files import CREDIT, read_arrays, write_credit
 from turnwise.plugins import CREDIT_RULE, plugin_modules
 from turnwise.store import Draft, Reference, default_store
@@ -192,13 +191,3 @@ def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, sam
         reply_lengths=batch.reply_lengths,
     )
     draft.metrics.update(account(batch, advantages.turns, sampled))
-
-
-def read_advantages(reference: Reference) -> Advantages:
-    """The advantages of a rollout's trajectories, as arrays."""
-    return trajectory_files.read_advantages(default_store().folder(reference))
-
-
-def read_credit(reference: Reference) -> dict[int, TrajectoryAdvantages]:
-    """The advantages of each trajectory that has any, by its index in the rollout: for whoever shows them."""
-    return read_advantages(reference).by_trajectory()

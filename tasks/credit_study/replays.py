@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played
 from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import episode_seed
@@ -15,6 +15,7 @@ from turnwise.agent.replay import Continuation, Point, points
 from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, play_episodes, play_with_policy
 from turnwise.config.model_settings import Compute
 from turnwise.data.metrics import episode_means
+from turnwise.data.task_sets import tasks_of
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import TRAJECTORIES, read_trajectories
 from turnwise.store import Reference, default_store

@@ -10,20 +10,20 @@ from pydantic import Field
 from tasks.caching import depends_on
 from tasks.models_in_memory import POLICY
 from tasks.orchestration.deferred import task
-from tasks.playing import format_code, playing_code, playing_reads, save_played, tasks_of, world_code
+from tasks.playing import format_code, playing_code, playing_reads, save_played, world_code
 from tasks.prepare.imitation import texts_to_imitate
-from tasks.prepare.task_sets import TaskSetParameters, draw_task_set
 from turnwise.agent.formats import format_class
 from turnwise.agent.playing import PlayParameters, play_noisy_oracle, recorded_by
 from turnwise.config.quantities import Options
 from turnwise.config.schema import Policy, Section
 from turnwise.data.metrics import episode_means
-from turnwise.data.task_sets import TASK_SETS, task_set_digest, write_task_set
+from turnwise.data.task_sets import TASK_SETS, task_set_digest, tasks_of, write_task_set
 from turnwise.data.trajectory_files import TRAJECTORIES
 from turnwise.policy.chat_template import set_switches
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.runs.state import TaskSetParameters, draw_task_set
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
 from turnwise.world import make_world

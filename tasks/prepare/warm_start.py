@@ -12,13 +12,14 @@ from pathlib import Path
 from tasks.caching import depends_on
 from tasks.models_in_memory import POLICY, TRAINING, take_learner
 from tasks.orchestration.deferred import task
-from tasks.playing import SAMPLING, playing_code, playing_reads, tasks_of
+from tasks.playing import SAMPLING, playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.agent.sampling import PolicyWeights, play_with_policy
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import WarmStart
 from turnwise.data.metrics import episode_value
+from turnwise.data.task_sets import tasks_of
 from turnwise.policy.learner.supervised import train_until_success
 from turnwise.store import Reference, default_store
 

@@ -11,26 +11,13 @@ import pyarrow.parquet as parquet
 
 from tasks.health.health import read_health
 from tasks.restoring import opened
-from turnwise.config.schema import Section
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
 from turnwise.results.outcomes import VariantWork
 from turnwise.results.report_data import SHARE, AlarmRaised, Curve, Endings
+from turnwise.runs.iteration_stages import Measure
 from turnwise.store import Reference, default_store
-
-NATS = "nats per token"
-
-
-class Measure(Section):
-    """A metric of an iteration's artifact that is plotted over iterations."""
-
-    topic: str
-    """The heading of the figures that it stands among."""
-    artifact: str
-    metric: str
-    heading: str
-    unit: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from tasks.caching import depends_on
-from tasks.credit.credit import read_credit
 from tasks.orchestration.deferred import task
 from tasks.playing import world_code
 from tasks.report import history
@@ -20,7 +19,7 @@ from turnwise.config.schema import RewardSection, Section, SeedsUntil, WorldSect
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import read_credit, read_trajectories
 from turnwise.policy.token_texts import Spelling
 from turnwise.results import report_data
 from turnwise.results.cells import (
@@ -34,6 +33,7 @@ from turnwise.results.cells import (
     whole_curve,
 )
 from turnwise.results.outcomes import Outcomes, collected, ended_run
+from turnwise.runs.iteration_stages import Measure
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points
 from turnwise.statistics.until_decided import Looks, with_looks, worth_having
@@ -65,7 +65,7 @@ class ReportParameters(Section):
     """Seed of the bootstrap."""
     success_threshold: float
     """The success threshold, as in the section `ablation`."""
-    plotted: list[history.Measure]
+    plotted: list[Measure]
     """The metrics of an iteration's artifacts that are plotted over iterations."""
     attempts: int
     """How often a task may be attempted; above 1, the table gets a column for success at the first attempt."""

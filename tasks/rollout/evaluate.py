@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
 from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by, the_world
@@ -12,6 +12,7 @@ from turnwise.agent.sampling import play_with_policy
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import EvaluationSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
+from turnwise.data.task_sets import tasks_of
 from turnwise.data.trajectory_files import TRAJECTORIES
 from turnwise.statistics.evaluation_metrics import evaluation_metrics
 from turnwise.store import Draft, Reference, default_store

@@ -13,7 +13,7 @@ from typing import Literal
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played, tasks_of
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played
 from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.agent.branching import cost, cost_of_trees, turn_of
@@ -24,6 +24,7 @@ from turnwise.agent.sampling import play_episodes
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
 from turnwise.data.metrics import RECORDED, episode_means
+from turnwise.data.task_sets import tasks_of
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import TRAJECTORIES, read_trajectories, write_trajectories
 from turnwise.store import Reference, default_store

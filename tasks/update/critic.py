@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 
 from tasks.caching import depends_on
-from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import (
     CRITIC,
@@ -26,7 +25,7 @@ from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection, Section
-from turnwise.data.trajectory_files import read_arrays
+from turnwise.data.trajectory_files import read_advantages, read_arrays
 from turnwise.policy.critic.value_learning import ValueBatch, value_batch
 from turnwise.policy.engines.resident import rest_resident_engine
 from turnwise.policy.learner.loading import new_critic
@@ -79,7 +78,7 @@ def learn_values(
     For a critic on the policy's trunk, `critic` and the result are policy artifacts that differ in the critic's head
     alone.
     """
-    credited = read_advantages(credit)
+    credited = read_advantages(default_store().folder(credit))
     if not len(credited.turns):
         with default_store().write(critic.kind) as draft:
             begin_with(draft, critic)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 
 from tasks.caching import depends_on
-from tasks.credit.credit import read_advantages
 from tasks.models_in_memory import POLICY, TRAINING, keep_learner, take_learner
 from tasks.orchestration.deferred import task
 from tasks.playing import playing_code, playing_reads
@@ -20,7 +19,7 @@ from turnwise.agent.playing import PlayParameters
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import Evolution
 from turnwise.data.arrays import SequenceBatch
-from turnwise.data.trajectory_files import read_arrays
+from turnwise.data.trajectory_files import read_advantages, read_arrays
 from turnwise.policy.learner.supervised import imitation_batch, selected_trajectories
 from turnwise.store import Reference, default_store
 
@@ -63,7 +62,7 @@ def fine_tune(
     It learns from the trajectories with any non-zero credit, and from demonstrations. If there is no such trajectory
     and the batch is not all demonstrations, nothing is learned and the result is `policy`, which sampled the rollout.
     """
-    advantages = read_advantages(credit)
+    advantages = read_advantages(default_store().folder(credit))
     kept = selected_trajectories(advantages)
     if not kept and parameters.evolution.demonstration_share < 1:
         logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)

@@ -10,7 +10,6 @@ import numpy as np
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from tasks.caching import depends_on
-from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import (
     POLICY,
@@ -31,7 +30,7 @@ from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.optimization import Optimization
 from turnwise.config.schema import CriticSection, Section
 from turnwise.data.arrays import Ragged, TrajectoryArrays
-from turnwise.data.trajectory_files import read_arrays
+from turnwise.data.trajectory_files import read_advantages, read_arrays
 from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, update_batch
 from turnwise.store import Reference, default_store
@@ -161,7 +160,7 @@ def batch_of(
     if settings.reference is not None:
         penalty = penalty_after(settings.reference, default_store().metrics(policy))
         settings = settings.changed(reference=penalty)
-    credited = read_advantages(credit)
+    credited = read_advantages(default_store().folder(credit))
     if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
         return settings, None, None
     arrays = read_arrays(opened(rollout))

@@ -12,8 +12,8 @@ from project_copy import ROOT, TINY
 from shared_folder import shared_folder
 
 from flows.prepare import prepare_materials, prepare_policy
-from flows.run_state import Prepared
 from turnwise.experiment import load
+from turnwise.runs.state import Prepared
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from flows.prepare import prepare_materials, prepare_policy
-from flows.run_state import Iteration, Prepared
 from flows.train import train
 from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.experiment import Experiment, load
 from turnwise.policy.learner.losses import LOSSES
+from turnwise.runs.state import Iteration, Prepared
 from turnwise.store import default_store
 
 ROOT = Path(__file__).parents[2]

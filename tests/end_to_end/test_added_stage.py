@@ -1,4 +1,4 @@
-"""A stage that an iteration calls and the roster lists: whatever tells of stages tells of it."""
+"""A stage that an iteration calls and that is listed: whatever tells of stages tells of it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from comparison import compared
 from rich.console import Console
 
 from flows import plan as of_plan
-from flows import roster
 from flows import train as of_train
 from flows.commands.plan import show_plan
-from flows.needs.disk import needs_of, planned_run
 from flows.plan import plan_ablation
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import tracking_uri
-from flows.recording.results import all_references
 from flows.recording.sources import answer
-from flows.roster import IterationStage, MachineCost, PlottedMetric
-from flows.run_state import Iteration, Run
+from flows.runtime.disk import needs_of, planned_run
+from flows.runtime.sampler import Sampler
 from flows.runtime.work_left import expected_work
 from flows.train import iterate, train
 from tasks.caching import depends_on
@@ -31,6 +28,10 @@ from tasks.orchestration.deferred import task
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
+from turnwise.runs import iteration_stages
+from turnwise.runs.iteration_stages import IterationStage, MachineCost, PlottedMetric
+from turnwise.runs.results import all_references
+from turnwise.runs.state import Iteration, Run
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import find_runs
 
@@ -84,13 +85,13 @@ def test_a_stage_is_added_by_its_call_and_one_entry_of_the_roster(
     experiment = load(ROOT / "params.yaml", [overlay], {**SMALL, "optimization.iterations": ITERATIONS})
     plan, stages, needs = planned_run(experiment, "base"), plan_ablation(experiment).kinds, needs_of(experiment)
 
-    def with_lengths(run: Run, number: int, make: Make) -> None:
-        iterate(run, number, make)
+    def with_lengths(run: Run, number: int, make: Make, sampler: Sampler | None = None) -> None:
+        iterate(run, number, make, sampler)
         run.iterations[-1].made["lengths"] = make(measure_lengths(run, run.iterations[-1]))
 
     for module in (of_train, of_plan):
         monkeypatch.setattr(module, "iterate", with_lengths)
-    monkeypatch.setattr(roster, "ROSTER", (*roster.ROSTER, ADDED))
+    monkeypatch.setattr(iteration_stages, "STAGES", (*iteration_stages.STAGES, ADDED))
 
     # Before anything is computed: the dry run, the estimate of the time left, the disk that is needed.
     said = io.StringIO()

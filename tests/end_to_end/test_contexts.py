@@ -10,9 +10,8 @@ import pytest
 
 from flows.prepare import prepare_materials, prepare_policy
 from flows.train import train
-from tasks.credit.credit import read_credit
 from turnwise.data.trajectory import TurnKind
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import read_credit, read_trajectories
 from turnwise.experiment import load
 from turnwise.store import default_store
 

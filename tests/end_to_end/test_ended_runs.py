@@ -21,7 +21,6 @@ from flows.commands.cli import status_of
 from flows.python.recorded import runs as recorded_runs
 from flows.recording import dvc_stages, publish
 from flows.recording.publish import AblationResult
-from flows.run_state import Prepared
 from flows.sweep import sweep, sweep_experiment
 from flows.train import train
 from flows.workers.following import FollowedRun
@@ -34,6 +33,7 @@ from turnwise.experiment import Experiment, load
 from turnwise.reporting.finding import report_finding
 from turnwise.results.cells import cell
 from turnwise.results.report_data import ReportData
+from turnwise.runs.state import Prepared
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.world import make_world

@@ -18,7 +18,6 @@ from served_policy import asked, require_greedy, served
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from flows.commands import cli
-from flows.needs.readiness import require_model
 from flows.recording.exported_policy import best_iteration, card_of
 from tasks.playing import frame_of
 from turnwise import runs
@@ -29,6 +28,7 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.policy.model_files import MODEL_FILES
+from turnwise.runs.readiness import require_model
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun, find_runs
 

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from comparison import compared
 
-from flows.run_state import Prepared, Run
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
 from tasks.observing import Observer, StageCall, observing
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load, single
+from turnwise.runs.state import Prepared, Run
 from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.chain

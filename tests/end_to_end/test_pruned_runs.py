@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from flows.run_state import Iteration, Prepared, Run
 from flows.train import train
 from tasks import models_in_memory
 from tasks.observing import Observer, StageCall, observing
@@ -18,6 +17,7 @@ from turnwise.errors import ArtifactError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.adapter import has_adapter
 from turnwise.policy.model_files import MODEL_FILES
+from turnwise.runs.state import Iteration, Prepared, Run
 from turnwise.store import Reference, default_store
 from turnwise.store.retention import Keep, files_to_prune
 

@@ -11,7 +11,7 @@ from comparison import Computed
 from project_copy import ROOT, TINY, copy_home
 
 import turnwise as tw
-from tasks.credit.credit import read_credit
+from turnwise.data.trajectory_files import read_credit
 
 pytestmark = pytest.mark.chain
 

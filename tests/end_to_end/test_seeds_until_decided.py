@@ -12,13 +12,13 @@ from rich.console import Console
 from flows.commands.plan import show_plan
 from flows.plan import plan_ablation
 from flows.recording.finished import finished_ablation
-from flows.run_state import Prepared
 from tasks.observing import Observer, observing
 from turnwise.experiment import Experiment, load
 from turnwise.project import home
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.html.page import page
 from turnwise.reporting.terminal.comparison import print_report
+from turnwise.runs.state import Prepared
 
 pytestmark = [pytest.mark.chain]
 

@@ -15,7 +15,6 @@ from project_copy import ROOT, TINY
 from flows import sweep as of_flows
 from flows.commands.cli import status_of
 from flows.plan import plan_runs
-from flows.run_state import Prepared
 from flows.runtime.display import WorkerView
 from flows.runtime.work_left import kind_of
 from flows.sweep import sweep_experiment, sweep_seeds
@@ -26,6 +25,7 @@ from tasks.observing import Observer, StageCall, observing
 from turnwise.config.sweeps import candidates
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
+from turnwise.runs.state import Prepared
 from turnwise.store import Store, default_store
 
 pytestmark = pytest.mark.chain

@@ -23,7 +23,6 @@ from flows.health import signal_at_start
 from flows.plan import plan_ablation, stages_not_called
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord
-from flows.run_state import Iteration, Prepared, Run
 from flows.train import train
 from flows.workers.sharing import SharedRuns
 from lab.calibrate import show_calibration
@@ -33,6 +32,7 @@ from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.project import home
+from turnwise.runs.state import Iteration, Prepared, Run
 from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.chain

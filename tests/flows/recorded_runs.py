@@ -7,17 +7,17 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, models
 
-from flows.run_state import play_parameters
-from tasks.playing import save_played, tasks_of
+from tasks.playing import save_played
 from tasks.prepare.materials import task_set
-from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.agent.playing import play_with_script
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.evaluations import SAMPLED
 from turnwise.data.outcomes import EarlyEnd
+from turnwise.data.task_sets import tasks_of
 from turnwise.experiment import Experiment, load
 from turnwise.policy.token_texts import TOKENIZER_FILE
 from turnwise.project import home
+from turnwise.runs.state import TaskSetParameters, play_parameters
 from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from flows.recording.finished import AblationOutcome, finished_ablation, keep_finished
-from flows.run_state import Iteration, Models, Prepared, Run
 from tasks.observing import StageCall
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.experiment import Experiment, load
 from turnwise.project import home
+from turnwise.runs.state import Iteration, Models, Prepared, Run
 from turnwise.store import Reference, default_store
 
 ROOT = Path(__file__).parents[2]

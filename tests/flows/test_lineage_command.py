@@ -8,14 +8,14 @@ import pytest
 from recorded_runs import played, tiny, tracking_uri
 
 from flows.recording.record import AblationRecord
-from flows.recording.recorded_metrics import metrics_of
 from flows.recording.sources import answer, sources_of
-from flows.run_state import Iteration, Models, Prepared, Run, changed, task_set_parameters
 from tasks.prepare.materials import task_set
 from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import Change
+from turnwise.runs.metrics import metrics_of
+from turnwise.runs.state import Iteration, Models, Prepared, Run, changed, task_set_parameters
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
 from turnwise.world import SPLITS

@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from flows.commands.plan import show_plan
-from flows.needs import disk
-from flows.needs.disk import DiskGuard, needs_of
+from flows.runtime import disk
+from flows.runtime.disk import DiskGuard, needs_of
 from tests.own_view import let_see
 from turnwise.config.model_settings import Adapter
 from turnwise.errors import ConfigurationError

@@ -14,8 +14,14 @@ from rich.console import Console
 
 from flows.ablation import comparison
 from flows.commands.plan import show_memory
-from flows.needs import memory
-from flows.needs.memory import (
+from tests.policy.published_shapes import write_published
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, load
+from turnwise.policy.dimensions import Dimensions, dimensions_in, dimensions_of
+from turnwise.policy.memory_plan import GIB
+from turnwise.policy.sizes import count
+from turnwise.runs import memory
+from turnwise.runs.memory import (
     MemoryPlan,
     fits,
     largest_plan,
@@ -25,12 +31,6 @@ from flows.needs.memory import (
     remedies,
     require_memory,
 )
-from tests.policy.published_shapes import write_published
-from turnwise.errors import ConfigurationError
-from turnwise.experiment import Experiment, load
-from turnwise.policy.dimensions import Dimensions, dimensions_in, dimensions_of
-from turnwise.policy.memory_plan import GIB
-from turnwise.policy.sizes import count
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"

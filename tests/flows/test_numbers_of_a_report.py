@@ -15,11 +15,11 @@ from test_lineage_command import made
 
 from flows.recording.sources import answer
 from tasks.prepare.materials import task_set
-from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.errors import ConfigurationError
+from turnwise.runs.state import TaskSetParameters
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.library import PARENT

@@ -8,11 +8,10 @@ import pytest
 from rich.console import Console
 
 from flows.commands.plan import show_plan
-from flows.needs.disk import PlannedRun, planned_run
 from flows.prepare import draw_tasks
-from tasks.playing import tasks_of
+from flows.runtime.disk import PlannedRun, planned_run
 from tests.envs.search.corpus_samples import RIVERS, SOURCES, write_corpus
-from turnwise.data.task_sets import task_set_digest
+from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.world import SPLITS

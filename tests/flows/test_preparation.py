@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 from recorded_runs import tiny
 
-from flows.needs import disk
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.dvc_stages import materialise_run
-from flows.run_state import Prepared
+from flows.runtime import disk
 from tasks.observing import Observer, StageCall, observing
 from tests.own_view import let_see
 from turnwise.errors import ConfigurationError
+from turnwise.runs.state import Prepared
 
 
 class Calls(Observer):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.run_state import Iteration, Models, Prepared, Run
 from flows.train import _prune_behind
 from turnwise.config.model_settings import Adapter
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
+from turnwise.runs.state import Iteration, Models, Prepared, Run
 from turnwise.store import Reference
 from turnwise.store.retention import Keep, RetentionEntry, kept
 

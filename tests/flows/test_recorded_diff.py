@@ -9,8 +9,8 @@ from recorded_runs import tiny, tracking_uri
 from test_lineage_command import made
 
 from flows.recording.record import AblationRecord
-from flows.run_state import Prepared, task_set_parameters
 from tasks.prepare.materials import task_set
+from turnwise.runs.state import Prepared, task_set_parameters
 from turnwise.store import run_environment
 from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
 from turnwise.world import SPLITS

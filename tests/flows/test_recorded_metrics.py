@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.recording.recorded_metrics import evaluation_metrics, metrics_of, summary_metrics
-from flows.run_state import Iteration, Models
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.experiment import load
 from turnwise.results.report_data import ReportColumn, ReportData, Row
+from turnwise.runs.metrics import evaluation_metrics, metrics_of, summary_metrics
+from turnwise.runs.state import Iteration, Models
 from turnwise.statistics import Interval
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flows.recording.results import DIGESTS_FILE, compared_with_former
 from turnwise.experiment import load
+from turnwise.runs.results import DIGESTS_FILE, compared_with_former
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,11 +14,11 @@ from flows.commands import plan
 from flows.commands.plan import show_plan
 from flows.health import judge_start
 from flows.recording.record import AblationRecord
-from flows.recording.results import start_notes
-from flows.run_state import Models, Prepared, Run, task_set_parameters
 from tasks.prepare.materials import task_set
 from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
+from turnwise.runs.results import start_notes
+from turnwise.runs.state import Models, Prepared, Run, task_set_parameters
 from turnwise.statistics.group_spread import SpreadShare
 from turnwise.store import Reference, default_store
 from turnwise.world import SPLITS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.recording.results import keep_time
+from turnwise.runs.results import keep_time
 from turnwise.store import Reference, default_store
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flows.roster import replaced_inputs
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
 from turnwise.project import project_root
+from turnwise.runs.iteration_stages import replaced_inputs
 from turnwise.store import Reference, Store
 from turnwise.store.retention import Keep, RetentionEntry, files_to_prune, kept, removals
 

@@ -10,7 +10,6 @@ import pytest
 from stage_samples import Small, tiny
 from traced_stages import traced
 
-from flows.run_state import play_parameters
 from tasks.caching import all_dependencies
 from tasks.prepare.materials import (
     DemonstrationParameters,
@@ -21,8 +20,8 @@ from tasks.prepare.materials import (
     task_set,
     tokenizer,
 )
-from tasks.prepare.task_sets import TaskSetParameters
 from tasks.rollout.rollout import RolloutParameters, rollout
+from turnwise.runs.state import TaskSetParameters, play_parameters
 from turnwise.world import SPLITS
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from flows.run_state import play_parameters
 from turnwise.agent.playing import PlayParameters
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories
 from turnwise.experiment import Experiment, load
+from turnwise.runs.state import play_parameters
 from turnwise.store import Reference, default_store
 from turnwise.world import Split, Task
 

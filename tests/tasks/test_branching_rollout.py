@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from flows.prepare import prepare_materials, prepare_policy
-from flows.run_state import Prepared, play_parameters
 from flows.train import train
 from tasks.observing import Observer, StageCall, observing
 from tasks.rollout.rollout import RolloutParameters, rollout
@@ -20,6 +19,7 @@ from turnwise.agent.playing import worlds_seed
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import Experiment, load
+from turnwise.runs.state import Prepared, play_parameters
 from turnwise.store import Reference, default_store
 from turnwise.world import Observation
 

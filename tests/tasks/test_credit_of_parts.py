@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.credit.credit import CreditParameters, credit, read_credit
+from tasks.credit.credit import CreditParameters, credit
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.config.schema import Credit, RewardSection, ThoughtCredit
 from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.data.trajectory_files import write_trajectories
+from turnwise.data.trajectory_files import read_credit, write_trajectories
 from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.world import ScriptedAction, Task

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.run_state import play_parameters
 from tasks.caching import cache_key, recompute
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.materials import PolicyParameters, TokenizerParameters, initial_policy, tokenizer
@@ -16,6 +15,7 @@ from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.config.schema import WorldSection
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
+from turnwise.runs.state import play_parameters
 from turnwise.store import Reference, default_store, fingerprint
 from turnwise.store.outside import outside_file
 

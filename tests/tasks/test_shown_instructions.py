@@ -8,12 +8,12 @@ from typing import Any
 
 from stage_samples import Small
 
-from flows.recording.recorded_episodes import instructions
 from tasks.playing import frame_of
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.reporting.data.episodes import ShownEpisode
 from turnwise.results.report_data import Sample
+from turnwise.runs.episodes import instructions
 from turnwise.store import default_store
 
 

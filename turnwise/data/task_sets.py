@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from turnwise.errors import ConfigurationError
+from turnwise.store import Reference, default_store
 from turnwise.world import Split, Task
 
 TASK_SETS = "task set 1"
@@ -24,6 +26,17 @@ def read_task_set(folder: Path, split: Split) -> list[Task]:
     text = task_set_file(folder, split).read_text(encoding="utf-8")
     # Within a string JSON escapes "\n" but not U+0085 or U+2028, at which `splitlines` would cut, too.
     return [Task(**json.loads(line)) for line in text.split("\n") if line]
+
+
+def tasks_of(task_set: Reference, split: Split) -> Sequence[Task]:
+    """The tasks of one split that a task set's artifact holds, in order."""
+    return _tasks(default_store().folder(task_set), split)
+
+
+# An artifact never changes under its digest, so its tasks can be cached by folder.
+@cache
+def _tasks(folder: Path, split: Split) -> tuple[Task, ...]:
+    return tuple(read_task_set(folder, split))
 
 
 def task_set_file(folder: Path, split: Split) -> Path:

@@ -23,9 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from turnwise.data.arrays import Advantages, Numbers, Ragged, TrajectoryArrays, offsets_of
+from turnwise.data.arrays import Advantages, Numbers, Ragged, TrajectoryAdvantages, TrajectoryArrays, offsets_of
 from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, Turn, TurnKind, trajectory_arrays
 from turnwise.errors import ArtifactError
+from turnwise.store import Reference, default_store
 from turnwise.world import Task
 
 TRAJECTORIES = "trajectories 1"
@@ -250,6 +251,11 @@ def read_advantages(folder: Path) -> Advantages:
         of_tokens("token_advantages"),
         of_tokens("value_targets"),
     )
+
+
+def read_credit(reference: Reference) -> dict[int, TrajectoryAdvantages]:
+    """The advantages of each trajectory that has any, by its index in the rollout: for whoever shows them."""
+    return read_advantages(default_store().folder(reference)).by_trajectory()
 
 
 def _rewards_of_column(column: pa.ChunkedArray) -> dict[str, Numbers]:

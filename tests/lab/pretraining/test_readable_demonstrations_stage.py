@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from stage_samples import Small, tiny
 
-from flows.run_state import play_parameters
 from lab.pretraining.demonstrations import FilterParameters, WithheldNames, readable_demonstrations
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.prepare.materials import DemonstrationParameters, demonstrations, task_set
-from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.config.schema import WorldSection
+from turnwise.runs.state import TaskSetParameters, play_parameters
 from turnwise.store import Reference, default_store
 
 

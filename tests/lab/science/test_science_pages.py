@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.roster import plotted_measures
 from lab.science.claims import CLAIMS, COMPARING, known_claims, read_claims
 from lab.science.tuning import best_rates, tried_rates
 from lab.science.write_page import PAGES, draw_page, experiment_of, records
@@ -14,6 +13,7 @@ from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.figures.drawing import Figure
 from turnwise.results.report_data import Curve, ReportData
+from turnwise.runs.iteration_stages import plotted_measures
 
 ROOT = Path(__file__).parents[3]
 NAMES = sorted(path.stem for path in (ROOT / CLAIMS).glob("*.yaml"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from stage_samples import Small
 from study_samples import played
 
-from tasks.playing import tasks_of
 from turnwise.data.metrics import episode_means
+from turnwise.data.task_sets import tasks_of
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import default_store
 

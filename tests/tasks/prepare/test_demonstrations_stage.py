@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.playing import tasks_of
 from tasks.prepare.materials import DemonstrationParameters, demonstrations, task_set
-from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.agent.playing import play_with_script
 from turnwise.config.agent import Agent, ModeSection
 from turnwise.config.schema import RetryOptions, WorldSection
+from turnwise.data.task_sets import tasks_of
 from turnwise.data.trajectory import Trajectory, TurnKind
 from turnwise.data.trajectory_files import read_trajectories
+from turnwise.runs.state import TaskSetParameters
 from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")

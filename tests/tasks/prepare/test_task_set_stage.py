@@ -8,10 +8,10 @@ import pytest
 from corridor_worlds import Corridor
 
 from tasks.prepare.materials import task_set
-from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.config.schema import WorldSection
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
+from turnwise.runs.state import TaskSetParameters
 from turnwise.store import Reference, default_store
 from turnwise.world import SPLITS, Split, Task, make_world
 

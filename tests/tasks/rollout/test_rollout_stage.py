@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stage_samples import Small
 
 import turnwise.agent.sampling
-from tasks.playing import tasks_of
 from tasks.rollout.rollout import RolloutParameters, drawn_tasks, rollout
 from turnwise.data.metrics import episode_means
+from turnwise.data.task_sets import tasks_of
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.engines.embedded import EmbeddedEngine

@@ -1,28 +1,25 @@
 """The state of a run: what it started from, its iterations so far, and the models that the next one starts from.
 
-Here is also what the stages of one experiment have in common. Nothing of it imports Prefect.
+Here are also the parameters that the stages of one experiment have in common, and the runs that a fault has left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
 
-from tasks.prepare.task_sets import TaskSetParameters
 from turnwise.agent.examples import WorkedExample
 from turnwise.agent.playing import PlayParameters, play_examples, the_world
 from turnwise.config.agent_rewards import added_rewards, requested_rewards
-from turnwise.config.schema import RetryOptions
-from turnwise.data.outcomes import EarlyEnd
+from turnwise.config.schema import RetryOptions, Section, WorldSection
+from turnwise.data.outcomes import EarlyEnd, LeftOut
+from turnwise.errors import ConfigurationError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import Change
 from turnwise.store import Reference
 from turnwise.store.retention import Keep, RetentionEntry
-from turnwise.world import Split
-
-if TYPE_CHECKING:
-    from flows.runtime.sampler import Sampler
+from turnwise.world import Split, Task, make_world
 
 ON_TEST_TASKS = "on the test task set"
 """How the label of an evaluation says that it is one."""
@@ -55,6 +52,23 @@ def _examples(parameters: str, train_tasks: int) -> tuple[WorkedExample, ...]:
     """The worked examples for parameters as JSON; each is played once in a process."""
     read = PlayParameters.model_validate_json(parameters)
     return play_examples(read, the_world(read.world).tasks("train", train_tasks))
+
+
+class TaskSetParameters(Section):
+    """The parameters of the task set of one split."""
+
+    world: WorldSection
+    split: Split
+    tasks: int
+
+
+def draw_task_set(parameters: TaskSetParameters) -> list[Task]:
+    """Draw the tasks of a split. Raises ConfigurationError when it has fewer."""
+    try:
+        world = make_world(parameters.world.name, parameters.world.parameters)
+        return world.tasks(parameters.split, parameters.tasks)
+    except ValueError as error:
+        raise ConfigurationError(f"data.{parameters.split}_tasks: {error}") from error
 
 
 def task_set_parameters(experiment: Experiment, split: Split) -> TaskSetParameters:
@@ -114,7 +128,7 @@ class Iteration:
     limit: int | None
     """The turn limit that the curriculum set; None: only the world's own."""
     made: dict[str, Reference] = field(default_factory=dict)
-    """The artifacts so far, by their names in `flows.roster`, in the order in which they were made."""
+    """The artifacts so far, in order, by their names in `turnwise.runs.iteration_stages`."""
     earlier: Models | None = None
     """With `rollout.lag`, what the iteration before started with. None: no lag, or none yet."""
 
@@ -200,8 +214,6 @@ class Run:
     """By kind, the policies and the critics of which retention may keep less later, in the order of training."""
     kept: dict[Reference, Keep] = field(default_factory=dict)
     """What retention has kept of each artifact so far."""
-    sampler: Sampler | None = None
-    """What samples the next iteration while this one learns, if anything does."""
 
     @property
     def name(self) -> str:
@@ -237,3 +249,38 @@ class Run:
     def sampler_of(self, number: int) -> Models:
         """The models whose policy sampled iteration `number`; for 0, those that the run started from."""
         return self.iterations[max(number, 1) - 1].sampler
+
+
+def divided(outcomes: Mapping[tuple[str, int], Run | TrainingEnded]) -> tuple[list[Run], list[LeftOut]]:
+    """The runs that count, also those that were ended early, and those that a fault has left out; by variant and seed.
+
+    Raises:
+        TrainingEnded: a fault has left out every run.
+    """
+    runs = [each for each in outcomes.values() if isinstance(each, Run)]
+    left_out = [
+        LeftOut(variant=variant, seed=seed, by=each.fault, message=str(each))
+        for (variant, seed), each in outcomes.items()
+        if isinstance(each, TrainingEnded)
+    ]
+    if not runs:
+        require_none(left_out)
+    return runs, left_out
+
+
+def require_none(left_out: Sequence[LeftOut]) -> None:
+    """Raise TrainingEnded, with what each message says, unless no run was left out."""
+    if left_out:
+        raise TrainingEnded(said_of(left_out))
+
+
+def said_of(left_out: Sequence[LeftOut]) -> str:
+    """What is said of runs that a fault has left out; empty where there are none."""
+    if not left_out:
+        return ""
+    names = ", ".join(f"{each.name} ({each.by})" for each in left_out)
+    messages = "\n".join(each.message for each in left_out)
+    return (
+        f"every run must be sound to count; left out by a fault: {names}. What they had made is kept, and what is "
+        f"reported is over the others. Change what the messages say, and run all of them again.\n{messages}"
+    )

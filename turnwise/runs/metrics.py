@@ -1,6 +1,6 @@
 """The metrics that MLflow gets of an iteration, each once; a name starts with its group and may end with its unit.
 
-    the groups of the roster               the metrics of that stage
+    the groups of an iteration's stages    the metrics of that stage
     validation, test, .._at_horizon        those of an evaluation, `greedy` and `sampled`
     table                                  of an ablation: each row of its table, in the first column and greedy
     seconds, speed, memory                 what the stages cost the machine
@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from flows import roster
-from flows.roster import IterationStage, MachineCost
-from flows.run_state import Iteration
 from turnwise.reporting.data.tables import headline_columns
 from turnwise.results.report_data import ReportData
+from turnwise.runs import iteration_stages
+from turnwise.runs.iteration_stages import IterationStage, MachineCost
+from turnwise.runs.state import Iteration
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RunArtifacts
 from turnwise.tracking.names import mlflow_name
@@ -28,7 +28,7 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
 
     Success on the validation task set comes first: MLflow's compare page plots the metric that was recorded first.
     """
-    return _metrics_of(roster.iteration_artifacts(iteration))
+    return _metrics_of(iteration_stages.iteration_artifacts(iteration))
 
 
 def _metrics_of(artifacts: Iterable[tuple[IterationStage, Reference]]) -> dict[str, float]:
@@ -50,7 +50,7 @@ def curves_of(run: RunArtifacts) -> dict[int, dict[str, float]]:
     for number, made in enumerate(run.iterations, start=1):
         own: dict[Reference, IterationStage] = {}
         for name, reference in made.items():
-            stage = next((stage for stage in roster.ROSTER if stage.name == name), None)
+            stage = next((stage for stage in iteration_stages.STAGES if stage.name == name), None)
             if stage is not None and reference not in named:
                 own.setdefault(reference, stage)
         named |= own.keys()
@@ -66,7 +66,7 @@ def evaluation_metrics(split: str, full: Reference, at_horizon: Reference | None
 
 def metrics_in(group: str, made: Reference) -> dict[str, float]:
     """The metrics of one artifact, named as in a group."""
-    stage = roster.recorded_groups().get(group)
+    stage = iteration_stages.recorded_groups().get(group)
     return _under(group, default_store().metrics(made)) if stage is None else _stage_metrics(stage, group, made)
 
 

@@ -1,7 +1,7 @@
 """Results: the reports that are copied out of the store, and the digests that a repeated run must reproduce.
 
-In `flows`, since all of it reads runs as the flows have just made them (`Run`, `Prepared`) and costs as the roster
-names them. What is read back of a recorded run is in `turnwise/tracking` and `turnwise/reporting/data`.
+It reads runs as the flows have just made them (`Run`, `Prepared`). What is read back of a recorded run is in
+`turnwise/tracking` and `turnwise/reporting/data`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows import roster
-from flows.run_state import Prepared, Run
-from tasks.playing import tasks_of
 from turnwise.config.schema import BESIDE_RESULTS
-from turnwise.data.task_sets import task_set_digest
+from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root
@@ -25,6 +22,8 @@ from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
 from turnwise.results.outcomes import Outcomes, VariantWork
 from turnwise.results.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
+from turnwise.runs import iteration_stages
+from turnwise.runs.state import Prepared, Run
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import RunArtifacts
@@ -141,7 +140,7 @@ def with_circumstances(
         work.append(dataclasses.replace(each, seconds=stage_seconds(own)))
     return dataclasses.replace(
         data,
-        stages=[*BEFORE_RUNS, *roster.accounts(), EVERYTHING_ELSE],
+        stages=[*BEFORE_RUNS, *iteration_stages.accounts(), EVERYTHING_ELSE],
         seconds=account(prepared, report, evaluations, runs),
         work=work,
         outcomes=_with_seconds(data.outcomes, runs),
@@ -211,23 +210,23 @@ def account(
 
 def stage_seconds(runs: Sequence[Run], evaluations: Sequence[Reference] = ()) -> dict[str, float]:
     """The seconds of these runs and further evaluations, by stage of the time account; each artifact counts once."""
-    evaluation = roster.recorded_groups()["validation"]
+    evaluation = iteration_stages.recorded_groups()["validation"]
     made = {reference: evaluation for run in runs for reference in run.evaluations}
     made |= dict.fromkeys(evaluations, evaluation)
     made |= {
         reference: stage
         for run in runs
         for each in run.iterations
-        for stage, reference in roster.iteration_artifacts(each)
+        for stage, reference in iteration_stages.iteration_artifacts(each)
     }
     return _by_account(made)
 
 
 def recorded_seconds(runs: Sequence[RunArtifacts]) -> dict[str, float]:
     """The same of recorded runs, whose iterations name each artifact, also one that an earlier stage has made."""
-    evaluation = roster.recorded_groups()["validation"]
-    described = {stage.name: stage for stage in reversed(roster.ROSTER)}
-    made: dict[Reference, roster.IterationStage] = {}
+    evaluation = iteration_stages.recorded_groups()["validation"]
+    described = {stage.name: stage for stage in reversed(iteration_stages.STAGES)}
+    made: dict[Reference, iteration_stages.IterationStage] = {}
     for run in runs:
         outside = (run.start, run.start_at_horizon, run.test, run.test_at_horizon)
         made |= {reference: evaluation for reference in outside if reference is not None}
@@ -238,8 +237,8 @@ def recorded_seconds(runs: Sequence[RunArtifacts]) -> dict[str, float]:
     return _by_account(made)
 
 
-def _by_account(made: Mapping[Reference, roster.IterationStage]) -> dict[str, float]:
-    seconds = dict.fromkeys(roster.accounts(), 0.0)
+def _by_account(made: Mapping[Reference, iteration_stages.IterationStage]) -> dict[str, float]:
+    seconds = dict.fromkeys(iteration_stages.accounts(), 0.0)
     for reference, stage in made.items():
         for cost in stage.costs:
             if cost.account:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from flows.run_state import Run
 from turnwise.agent.playing import the_world
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.results.cells import task_means
+from turnwise.runs.state import Run
 from turnwise.statistics import Results
 from turnwise.statistics.until_decided import Looks, worth_having
 from turnwise.store import Reference

@@ -1,4 +1,4 @@
-"""The roster: every stage of an iteration, and how it is shown, in the order in which they run.
+"""Every stage of an iteration, and how it is shown, in the order in which they run.
 
 `flows.train` says when they run. The progress display, MLflow's metrics, the results, the time account, `turnwise
 lineage`, retention and the report read this list, in which tasks are names: who only reads it imports nothing that
@@ -10,15 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from flows.run_state import Iteration
-from tasks.report.history import Measure
+from turnwise.config.schema import Section
 from turnwise.credit.batch import RESCORED
 from turnwise.health.monitors import OF_PROBE
 from turnwise.results.report_data import SHARE
+from turnwise.runs.state import Iteration
 from turnwise.statistics.curves import Spending
 from turnwise.store import Reference
 
 NATS = "nats per token"
+
+
+class Measure(Section):
+    """A metric of an iteration's artifact that the report plots over iterations."""
+
+    topic: str
+    """The heading of the figures that it stands among."""
+    artifact: str
+    metric: str
+    heading: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,7 @@ class IterationStage:
     artifacts are kept. Empty: none, and the artifact is kept."""
 
 
-ROSTER: tuple[IterationStage, ...] = (
+STAGES: tuple[IterationStage, ...] = (
     IterationStage(
         name="rollout",
         task="rollout",
@@ -230,26 +241,26 @@ ROSTER: tuple[IterationStage, ...] = (
 def iteration_artifacts(iteration: Iteration) -> Iterator[tuple[IterationStage, Reference]]:
     """The artifacts of an iteration, each with its description."""
     for name, artifact in iteration.made.items():
-        yield next(stage for stage in ROSTER if stage.name == name), artifact
+        yield next(stage for stage in STAGES if stage.name == name), artifact
 
 
 def recorded_groups() -> dict[str, IterationStage]:
     """By group of metrics in MLflow, the stage that they are metrics of."""
-    return {group: stage for stage in ROSTER for group in stage.groups}
+    return {group: stage for stage in STAGES for group in stage.groups}
 
 
 def plotted_measures() -> list[Measure]:
     """What the report plots over iterations, in order."""
     return [
         Measure(topic=each.topic, artifact=stage.name, metric=each.metric, heading=each.heading, unit=each.unit)
-        for stage in ROSTER
+        for stage in STAGES
         for each in stage.plotted
     ]
 
 
 def spending() -> Spending:
     """What of an iteration counts as its cost when runs are compared at equal budgets: everything but evaluations."""
-    accounts_of = {stage.name: {cost.account for cost in stage.costs} for stage in ROSTER}
+    accounts_of = {stage.name: {cost.account for cost in stage.costs} for stage in STAGES}
     (sampling,) = (name for name, found in accounts_of.items() if "sampling" in found)
     free = frozenset(name for name, found in accounts_of.items() if "evaluation" in found)
     return Spending(sampling, recorded_groups()["validation"].name, free)
@@ -257,14 +268,14 @@ def spending() -> Spending:
 
 def tabled_metrics() -> dict[str, tuple[str, ...]]:
     """By artifact of an iteration, its metrics in the table of a run, in order."""
-    return {stage.name: stage.tabled for stage in ROSTER if stage.tabled}
+    return {stage.name: stage.tabled for stage in STAGES if stage.tabled}
 
 
 def accounts() -> list[str]:
     """The stages of the time account that an iteration's seconds belong to, in order."""
-    return list(dict.fromkeys(cost.account for stage in ROSTER for cost in stage.costs if cost.account))
+    return list(dict.fromkeys(cost.account for stage in STAGES for cost in stage.costs if cost.account))
 
 
 def replaced_inputs() -> dict[str, str]:
     """By task, the input that its artifact replaces, for tasks whose artifacts follow one another."""
-    return {stage.task: stage.follows for stage in ROSTER if stage.follows}
+    return {stage.task: stage.follows for stage in STAGES if stage.follows}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.needs.memory import require_memory
 from turnwise.agent.formats import make_format
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.errors import ConfigurationError
@@ -15,6 +14,7 @@ from turnwise.experiment import Experiment
 from turnwise.policy.device_memory import has_card
 from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
 from turnwise.policy.pretrained import asks_hub, model_directory, pretrained, pretrained_folder
+from turnwise.runs.memory import require_memory
 from turnwise.store.run_environment import platform
 
 BFLOAT16_FLAGS = ("avx512_bf16", "amx_tile")

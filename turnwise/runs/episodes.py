@@ -1,7 +1,7 @@
 """The episodes of recorded runs: MLflow names a run's artifacts, the episodes are read from the store.
 
-In `flows`, since it joins four rooms that do not know one another: what was recorded (`tracking`), the table of
-advantages (which the stage `credit` writes), the texts of tokens (`policy`), and what a page shows (`reporting`).
+It joins what was recorded (`tracking`), the table of advantages (which the stage `credit` writes), the texts of tokens
+(`policy`), and what a page shows (`reporting`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from tasks.credit.credit import read_credit
 from turnwise.config.schema import RewardSection
 from turnwise.data.arrays import TrajectoryAdvantages
 from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import read_credit, read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.policy.token_texts import Spelling
 from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted, by_task, whole_tasks

@@ -1,1 +1,0 @@
-"""What an ablation needs, estimated before anything is computed: work, disk and memory."""
