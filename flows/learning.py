@@ -34,7 +34,9 @@ from tasks.update.rejection_sampling import KeepParameters, keep
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.credit.batch import Rescored
+from turnwise.credit.requirements import teacher_of
 from turnwise.experiment import Experiment
+from turnwise.policy.pretrained import outside_model
 from turnwise.runs.state import Iteration, Run, play_parameters
 
 
@@ -85,7 +87,8 @@ def score_under_warm_start(run: Run, iteration: Iteration) -> Call:
 def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Call:
     """What a credit rule needs of the policy that sampled the rollout, token by token or turn by turn."""
     experiment = run.experiment
-    plays = need != "score_norms"
+    teacher = teacher_of(experiment.credit) if need == "hindsight" else None
+    plays = need != "score_norms" and teacher is None
     return call(
         rescore,
         lambda: RescoreParameters(
@@ -94,10 +97,11 @@ def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Call:
             temperature=experiment.rollout.temperature,
             micro_batch_tokens=experiment.optimization.micro_batch_tokens,
             play=play_parameters(experiment) if plays else None,
+            teacher=None if teacher is None else outside_model(teacher, key="credit.options.teacher"),
         ),
         policy=iteration.sampler.policy,
         rollout=iteration.rollout,
-        tokenizer=run.prepared.tokenizer if plays else None,
+        tokenizer=run.prepared.tokenizer if need != "score_norms" else None,
         label=run.label(iteration),
     )
 
@@ -146,6 +150,8 @@ def update_policy(run: Run, iteration: Iteration) -> Call:
 
 def update_parameters(experiment: Experiment, seed: int, number: int) -> UpdateParameters:
     """The parameters of the update of iteration `number`."""
+    distillation = experiment.optimization.distillation
+    teacher = None if distillation is None else distillation.teacher
     return UpdateParameters.of(
         experiment.optimization,
         experiment.compute,
@@ -154,7 +160,8 @@ def update_parameters(experiment: Experiment, seed: int, number: int) -> UpdateP
         number,
         critic=experiment.critic if experiment.critic_on_trunk else None,
         untrained=experiment.critic.warm_up if experiment.has_critic else 0,
-        play=play_parameters(experiment) if experiment.optimization.distillation is not None else None,
+        play=play_parameters(experiment) if distillation is not None and teacher is None else None,
+        teacher=None if teacher is None else outside_model(teacher, key="optimization.distillation.teacher"),
     )
 
 

@@ -25,7 +25,8 @@ from turnwise.config.schema import Policy
 from turnwise.data.task_sets import require_disjoint, tasks_of
 from turnwise.experiment import Experiment
 from turnwise.policy.gguf_sources import is_gguf
-from turnwise.policy.pretrained import pretrained
+from turnwise.policy.pretrained import outside_model, pretrained, pretrained_folder
+from turnwise.policy.tokenizer import require_same_tokens
 from turnwise.project import project_root
 from turnwise.runs.readiness import require_device, require_model
 from turnwise.runs.state import ON_TEST_TASKS, Materials, Prepared, play_parameters, task_set_parameters
@@ -45,7 +46,7 @@ def prepare_materials(experiment: Experiment) -> Materials:
     Raises:
         ConfigurationError: this machine lacks a program that plays the world, or the device or precision that the
             learner needs, or the model cannot be used here (all before anything is computed), or two task sets share a
-            task.
+            task, or a teacher has other tokens than the policy.
     """
     experiment.require_programs()
     # Before the first stage: what this machine cannot do is refused while nothing has been computed.
@@ -53,7 +54,12 @@ def prepare_materials(experiment: Experiment) -> Materials:
     require_model(experiment)
     if (conversion := convert_model(experiment.policy)) is not None:
         require_model(experiment, converted=default_store().folder(conversion.make()))
-    return materials(experiment, make_call)
+    made = materials(experiment, make_call)
+    for each in (experiment, *map(experiment.variant, experiment.ablation.variants)):
+        for key, teacher in each.teachers.items():
+            folder = pretrained_folder(outside_model(teacher, key=key))
+            require_same_tokens(folder, default_store().folder(made.tokenizer))
+    return made
 
 
 def materials(experiment: Experiment, make: Make) -> Materials:

@@ -18,7 +18,10 @@ from turnwise.data.arrays import Ragged, Sequences
 from turnwise.policy.engines.resident import rest_resident_engine
 from turnwise.policy.learner.loading import load_critic, load_frozen_policy, load_learner
 from turnwise.policy.model_files import MODEL_FILES
+from turnwise.policy.pretrained import pretrained_folder, require_unchanged
+from turnwise.policy.tokenizer import require_same_tokens
 from turnwise.store import MANIFEST, Draft, Reference, default_store
+from turnwise.store.outside import Outside
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -43,6 +46,7 @@ POLICY, CRITIC = "policy 1", "critic 1"
 _learners: dict[tuple[Reference, LearnerParameters], HeldLearner] = {}
 _critics: dict[tuple[Reference, LearnerParameters], HeldCritic] = {}
 _references: dict[tuple[Reference, LearnerParameters], HeldLearner | ScoredPolicy] = {}
+_teachers: dict[tuple[Outside, LearnerParameters], ScoredPolicy] = {}
 _processes: list[LearnerProcesses] = []
 
 
@@ -200,6 +204,31 @@ def frozen_policy(policy: Reference, compute: Compute) -> HeldLearner:
     rest_resident_engine()
     with whole_policy(policy) as folder:
         return load_frozen_policy(folder, LearnerParameters(compute=compute), learner_processes(compute))
+
+
+def teacher_code(teacher: Outside | None) -> list[str]:
+    """The modules that read a teacher, for the cache key; none without one."""
+    return [] if teacher is None else ["turnwise.policy.pretrained", "turnwise.policy.tokenizer"]
+
+
+def teacher_policy(teacher: Outside, tokenizer: Reference, compute: Compute) -> ScoredPolicy:
+    """The policy from outside that is learned from; it stays in memory, in this process.
+
+    Raises ConfigurationError where its tokens are not those of `tokenizer`, the policy's.
+    """
+    from turnwise.policy.scored_policy import ScoredPolicy
+
+    parameters = LearnerParameters(compute=compute)
+    if (teacher, parameters) not in _teachers:
+        rest_resident_engine()
+        _teachers.clear()
+        folder = pretrained_folder(teacher)
+        require_same_tokens(folder, default_store().folder(tokenizer))
+        _teachers[teacher, parameters] = ScoredPolicy(
+            folder, device=compute.device, threads=compute.learner_threads, model=parameters.model
+        )
+        require_unchanged(teacher)
+    return _teachers[teacher, parameters]
 
 
 def take_critic(critic: Reference, parameters: LearnerParameters) -> HeldCritic:

@@ -53,6 +53,7 @@ from turnwise.credit.requirements import (
     require_greedy,
     require_trees,
     rescored_needs,
+    teacher_of,
 )
 from turnwise.credit.selection import require_selection
 from turnwise.curriculum.rules import Curriculum, make_curriculum, require_playable
@@ -161,6 +162,16 @@ class Experiment(Section):
     def plays_greedily(self) -> bool:
         """Whether the credit rules compare with a greedy episode of each task."""
         return self.optimization.method != "evolution" and needs_greedy(self.credit)
+
+    @property
+    def teachers(self) -> Mapping[str, str]:
+        """The models that the policy learns from, by the keys that name them."""
+        distillation = self.optimization.distillation
+        named = {
+            "credit.options.teacher": teacher_of(self.credit),
+            "optimization.distillation.teacher": None if distillation is None else distillation.teacher,
+        }
+        return {key: model for key, model in named.items() if model is not None}
 
     @property
     def rewrites_context(self) -> bool:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import SCORING, consulted_critic, log_probabilities, reference_log_probabilities
+from tasks.models_in_memory import (
+    SCORING,
+    consulted_critic,
+    log_probabilities,
+    reference_log_probabilities,
+    teacher_code,
+    teacher_policy,
+)
 from tasks.orchestration.deferred import task
 from tasks.playing import frame_of, hindsight_code, hindsight_reads
 from tasks.restoring import opened
@@ -21,6 +28,7 @@ from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.score_norms import score_norms
 from turnwise.store import Reference, default_store
+from turnwise.store.outside import Outside
 
 
 class ReferenceParameters(Section):
@@ -72,13 +80,15 @@ class RescoreParameters(Section):
     micro_batch_tokens: int
     play: PlayParameters | None = None
     """How the episodes were played, where the policy is asked for what came of them; else None."""
+    teacher: Outside | None = None
+    """The policy that is asked for its log-probabilities of the replies, in place of this one in hindsight."""
 
 
 @task(name="rescore", task_run_name="{label}: rescore", retries=1)
 @depends_on(
     kernel=(*SCORING, "turnwise.policy.score_norms"),
     writes=SCORES,
-    code=lambda parameters: hindsight_code(parameters.play),
+    code=lambda parameters: [*hindsight_code(parameters.play), *teacher_code(parameters.teacher)],
     reads=lambda parameters: hindsight_reads(parameters.play),
 )
 def rescore(
@@ -96,6 +106,9 @@ def rescore(
     """
     if parameters.need == "score_norms":
         found = _score_norms(parameters, policy, rollout)
+    elif parameters.teacher is not None:
+        assert tokenizer is not None, "a teacher must have the policy's tokens"
+        found = _teacher_gains(parameters, parameters.teacher, rollout, tokenizer)
     else:
         assert tokenizer is not None, "what is shown in hindsight is spelled with the tokenizer"
         compute = _answer_scores if parameters.need == "answer_scores" else _hindsight_gains
@@ -129,6 +142,15 @@ def _answer_scores(
         policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
     )
     return answer_scores(sequences, scored, [len(each.turns) for each in trajectories])
+
+
+def _teacher_gains(parameters: RescoreParameters, teacher: Outside, rollout: Reference, tokenizer: Reference) -> Ragged:
+    trajectories = read_arrays(opened(rollout))
+    sequences, _ = trajectories.segments(every_reply=True)
+    scored = teacher_policy(teacher, tokenizer, parameters.learner.compute).log_probabilities(
+        sequences, parameters.temperature, parameters.micro_batch_tokens
+    )
+    return trajectories.reply_rows((scored.values - sequences.log_probabilities)[sequences.mask])
 
 
 def _hindsight_gains(

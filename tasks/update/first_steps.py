@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pydantic import TypeAdapter
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import TRAINING, base_of, frozen_policy
+from tasks.models_in_memory import TRAINING, base_of, frozen_policy, teacher_code
 from tasks.orchestration.deferred import task
 from tasks.playing import hindsight_code, hindsight_reads
 from tasks.restoring import opened
@@ -18,6 +18,7 @@ from turnwise.config.schema import Section
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
+from turnwise.store.outside import Outside
 
 FIRST_STEPS = "first steps 1"
 """The layout of this file. It is in the cache key of who writes it: a changed layout gets another number."""
@@ -36,6 +37,11 @@ class FirstStepsParameters(Section):
         """How the episodes were played, where an update shows the policy what came of them; else None."""
         return next((each.play for each in self.updates.values() if each.play is not None), None)
 
+    @property
+    def teacher(self) -> Outside | None:
+        """The model that an update learns from; None where none does."""
+        return next((each.teacher for each in self.updates.values() if each.teacher is not None), None)
+
 
 @dataclass(frozen=True)
 class FirstSteps:
@@ -51,7 +57,7 @@ class FirstSteps:
 @depends_on(
     kernel=(*TRAINING, "turnwise.policy.adaptive_penalty", "turnwise.policy.learner.first_step"),
     writes=FIRST_STEPS,
-    code=lambda parameters: hindsight_code(parameters.play),
+    code=lambda parameters: [*hindsight_code(parameters.play), *teacher_code(parameters.teacher)],
     reads=lambda parameters: hindsight_reads(parameters.play),
 )
 def first_steps(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from tasks.caching import depends_on
 from tasks.credit.scores import read_scores
@@ -19,6 +18,8 @@ from tasks.models_in_memory import (
     frozen_policy,
     keep_learner,
     take_learner,
+    teacher_code,
+    teacher_policy,
 )
 from tasks.orchestration.deferred import task
 from tasks.playing import frame_of, hindsight_code, hindsight_reads
@@ -34,6 +35,7 @@ from turnwise.data.trajectory_files import read_advantages, read_arrays
 from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, update_batch
 from turnwise.store import Reference, default_store
+from turnwise.store.outside import Outside
 
 if TYPE_CHECKING:
     from turnwise.policy.learner.distillation import Teacher
@@ -51,11 +53,8 @@ class UpdateParameters(Section):
     play: PlayParameters | None = None
     """How the episodes were played, where the policy is shown what came of them; else None."""
 
-    @model_serializer(mode="wrap")
-    def _without_what_is_off(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As it is, without `play` where that is None, which no recorded digest has."""
-        values: dict[str, Any] = write(self)
-        return {key: value for key, value in values.items() if key != "play" or value is not None}
+    teacher: Outside | None = None
+    """The model that distillation learns from, in place of the policy in hindsight."""
 
     @classmethod
     def of(
@@ -68,6 +67,7 @@ class UpdateParameters(Section):
         critic: CriticSection | None = None,
         untrained: int = 0,
         play: PlayParameters | None = None,
+        teacher: Outside | None = None,
     ) -> UpdateParameters:
         """Take the keys of the optimization section that an update reads, so that its cached result depends on these.
 
@@ -88,6 +88,7 @@ class UpdateParameters(Section):
             sample=optimization.sample,
             iteration=iteration,
             play=play,
+            teacher=teacher,
         )
 
 
@@ -95,7 +96,7 @@ class UpdateParameters(Section):
 @depends_on(
     kernel=(*TRAINING, "turnwise.policy.adaptive_penalty"),
     writes=POLICY,
-    code=lambda parameters: hindsight_code(parameters.play),
+    code=lambda parameters: [*hindsight_code(parameters.play), *teacher_code(parameters.teacher)],
     reads=lambda parameters: hindsight_reads(parameters.play),
 )
 def update(
@@ -165,9 +166,8 @@ def batch_of(
         return settings, None, None
     arrays = read_arrays(opened(rollout))
     teacher, teacher_rows = None, None
-    if parameters.play is not None:
-        assert tokenizer is not None, "what is shown in hindsight is spelled with the tokenizer"
-        teacher, teacher_rows = _shown_hindsight(parameters.play, arrays, rollout, tokenizer)
+    if settings.distillation is not None:
+        teacher, teacher_rows = _learned_from(parameters, arrays, rollout, tokenizer)
     batch = update_batch(
         arrays,
         credited,
@@ -178,15 +178,22 @@ def batch_of(
     return settings, batch.turn_by_turn() if parameters.sample == "turn" else batch, teacher
 
 
-def _shown_hindsight(
-    play: PlayParameters, arrays: TrajectoryArrays, rollout: Reference, tokenizer: Reference
+def _learned_from(
+    parameters: UpdateParameters, arrays: TrajectoryArrays, rollout: Reference, tokenizer: Reference | None
 ) -> tuple[Teacher, Ragged]:
-    """The policy that is shown what came of the episodes, and the number of each reply token among those it reads."""
+    """Who is learned from, and the number of each reply token of the rollout among those that the teacher reads."""
     from turnwise.agent.hindsight import shown_hindsight
     from turnwise.policy.learner.distillation import Teacher
 
-    knowing, sequences = shown_hindsight(trajectories_of(rollout), episode_config(play, frame_of(tokenizer)))
+    assert tokenizer is not None, "a teacher must have the policy's tokens, and hindsight is spelled with them"
     rows = arrays.reply_rows(np.full(len(arrays.reply_tokens.values), -1.0))
+    if parameters.teacher is not None:
+        rows.values[:] = np.arange(len(rows.values))
+        by = teacher_policy(parameters.teacher, tokenizer, parameters.learner.compute)
+        return Teacher(arrays.segments(every_reply=True)[0], by), rows
+    assert parameters.play is not None, "hindsight is shown as the episodes were played"
+    rules = episode_config(parameters.play, frame_of(tokenizer))
+    knowing, sequences = shown_hindsight(trajectories_of(rollout), rules)
     places = rows.places(knowing)
     rows.values[places] = np.arange(len(places))
     return Teacher(sequences), rows

@@ -11,7 +11,7 @@ import pytest
 from turnwise.config.options import read_options
 from turnwise.config.schema import Credit, ThoughtCredit
 from turnwise.credit import ESTIMATORS
-from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit, require_trees
+from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit, require_trees, teacher_of
 from turnwise.errors import ConfigurationError
 
 EVERYTHING = CreditInputs(
@@ -85,6 +85,16 @@ def test_states_must_have_names_where_visits_to_them_are_compared() -> None:
 def test_an_episode_that_is_shown_its_end_must_be_one_sequence() -> None:
     with pytest.raises(ConfigurationError, match=r"the context must only grow: set agent\.context"):
         require_credit(Credit(estimator="self-distillation", options={}), replace(EVERYTHING, rewrites_context=True))
+    other = Credit(estimator="self-distillation", options={"teacher": "base-3m"})
+    require_credit(other, replace(EVERYTHING, rewrites_context=True))  # it reads what the policy has read
+    assert teacher_of(other) == "base-3m"
+
+
+def test_one_teacher_scores_a_rollout() -> None:
+    thought = ThoughtCredit(estimator="self-distillation", options={"teacher": "base-3m"}, weight=0.5)
+    assert teacher_of(Credit(estimator="grpo", options={}, thought=thought)) == "base-3m"
+    with pytest.raises(ConfigurationError, match="one teacher scores a rollout; found base-3m and none"):
+        require_credit(Credit(estimator="self-distillation", options={}, thought=thought), EVERYTHING)
 
 
 def test_no_answer_is_asked_for_in_a_turn_in_which_none_can_be_given() -> None:

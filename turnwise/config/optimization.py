@@ -197,6 +197,9 @@ class Distillation(Section):
     """Of the divergence in the loss; the policy loss has the rest. With 1 no advantage counts."""
     interpolation: Share = 1.0
     """0: KL(teacher || policy). 1: KL(policy || teacher). Between them: their generalised Jensen-Shannon divergence."""
+    teacher: str | None = None
+    """The model that is learned from, as in `policy.model`: a directory, a base policy or a hub id, with the policy's
+    tokens. null: the policy itself, which is shown what came of the episode."""
 
 
 class UpdateOptions(Section):
@@ -235,7 +238,7 @@ class UpdateOptions(Section):
     """In nats: a token with a negative advantage has no loss where its sequence's mean of log mu - log pi is above
     this, mu being the engine and pi the policy at that step (DeepSeek-V3.2). null: no bound."""
     distillation: Distillation | None = None
-    """Learn from the policy that is shown what came of each episode, over the whole vocabulary. null: nothing."""
+    """Learn from a teacher over the whole vocabulary: another model, or the policy in hindsight. null: from none."""
     mini_batches: Batch = 1
     """Optimizer steps per epoch; must divide prompts x group_size. Above 1 the sequences are shuffled and dealt out as
     evenly as possible."""

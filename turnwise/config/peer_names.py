@@ -296,6 +296,13 @@ PEER_NAMES: tuple[PeerName, ...] = (
     ),
     PeerName(
         TRL,
+        "teacher_model_name_or_path",
+        "base-3m",
+        {"optimization.distillation": {"teacher": "base-3m", "interpolation": 0.5}},
+        "of GKDTrainer, whose beta is the interpolation and whose lmbda is 1 here: all is sampled by the policy",
+    ),
+    PeerName(
+        TRL,
         "distillation_mode",
         "full_logits",
         {"optimization.distillation": {"weight": 1.0, "interpolation": 1.0}, AGGREGATION: "sequence-mean"},

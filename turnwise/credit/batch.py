@@ -35,7 +35,7 @@ NEEDS: Mapping[str, str] = {
     "reward_weights": "the weight of each named reward",
     "greedy_rewards": "what a greedy episode of the same task earns",
     "score_norms": "the squared norm of each reply token's score",
-    "hindsight": "what each reply token gains in log-probability once its end is known",
+    "hindsight": "what each reply token gains in log-probability under a teacher",
     "trees": "the tree that each trajectory is a branch of",
     "answer_scores": "the policy's log-probability of the right answer before each turn",
 }
@@ -89,7 +89,8 @@ class CreditBatch:
     """One per reply token of the whole trajectory: 1 - 2 pi(token) + sum of pi^2, see `turnwise.policy.score_norms`."""
     hindsight: Ragged | None = None
     """One per reply token of the whole trajectory, in nats: its log-probability under the policy that is shown what
-    came of the episode, minus the one with which it was sampled; see `turnwise.agent.hindsight`."""
+    came of the episode (or another policy, the rule's `teacher`), minus the one with which it was sampled; see
+    `turnwise.agent.hindsight`."""
     answer_scores: Ragged | None = None
     """Before each turn: the mean log-probability, in nats, of the tokens of the task's right answer, were it given in
     that turn; see `turnwise.agent.hindsight`."""

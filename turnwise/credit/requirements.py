@@ -39,6 +39,7 @@ def require_credit(credit: Credit, inputs: CreditInputs) -> None:
     _require_estimator("credit", credit, inputs)
     if (thought := credit.thought) is None:
         return
+    teacher_of(credit)
     _require_estimator("credit.thought", thought, inputs)
     if (thought.estimator, thought.options, thought.weight) == (credit.estimator, credit.options, 1.0):
         raise ConfigurationError(
@@ -60,6 +61,21 @@ def needs_critic(estimator: str) -> bool:
 def rescored_needs(credit: Credit) -> tuple[Rescored, ...]:
     """What its rules need for which a policy must read the rollout once more."""
     return tuple(need for need in RESCORED if _needs(credit, need))
+
+
+def teacher_of(credit: Credit) -> str | None:
+    """The model that a rule learns from in place of the policy in hindsight; None: none.
+
+    Raises ConfigurationError where the rules of action and thought differ in it: a rollout is scored by one of them.
+    """
+    rules: list[Credit | ThoughtCredit] = [credit] if credit.thought is None else [credit, credit.thought]
+    teachers = {rule.options.get("teacher") for rule in rules if "hindsight" in estimator_of(rule.estimator).needs}
+    if len(teachers) > 1:
+        raise ConfigurationError(
+            "credit.thought.options.teacher must be that of credit.options, since one teacher scores a rollout; found "
+            f"{' and '.join(sorted(str(each or 'none') for each in teachers))}"
+        )
+    return next(iter(teachers), None)
 
 
 def needs_greedy(credit: Credit) -> bool:
@@ -163,7 +179,7 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
             f"{key}.estimator {name} asks the policy for the right answer of each task, which the world must name; "
             f"{inputs.world!r} names none: choose another estimator, or a world such as 'search'"
         )
-    if "hindsight" in estimator.needs and inputs.rewrites_context:
+    if "hindsight" in estimator.needs and inputs.rewrites_context and section.options.get("teacher") is None:
         raise ConfigurationError(
             f"{key}.estimator {name} shows the policy its whole episode again, with what came of it in the first "
             "message, so that the context must only grow: set agent.context.policy to 'full', agent.thoughts to kept "

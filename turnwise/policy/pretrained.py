@@ -56,13 +56,22 @@ def pretrained(policy: Policy) -> Outside | None:
             )
         return known_gguf(policy.model)
     folder = model_directory(policy.model)
-    if folder is None:
-        return Outside(place=policy.model, content=_commit(policy.model, policy.revision))
-    if policy.revision is not None:
+    if folder is not None and policy.revision is not None:
         raise ConfigurationError(
             f"policy.revision is one of a hub repository; policy.model is the directory {folder}, which has none: "
             "leave it out"
         )
+    return outside_model(policy.model, policy.revision)
+
+
+def outside_model(model: str, revision: str | None = None, key: str = "policy.model") -> Outside:
+    """The model of this name, a directory or a repository, with its digest or commit; `key` is where it is named.
+
+    Raises ConfigurationError for a repository or revision that cannot be found.
+    """
+    folder = model_directory(model)
+    if folder is None:
+        return Outside(place=model, content=_commit(model, revision, key))
     return outside_files(folder, _files(folder))
 
 
@@ -111,7 +120,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in files if not any(fnmatch(path.name, pattern) for pattern in NOT_READ))
 
 
-def _commit(model: str, revision: str | None) -> str:
+def _commit(model: str, revision: str | None, key: str) -> str:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionResolutionError
 
@@ -122,9 +131,10 @@ def _commit(model: str, revision: str | None) -> str:
             found = HfApi().resolve_revision(model, revision=revision)
     except (OSError, ValueError, RevisionResolutionError) as error:
         asked = f"revision {revision!r}" if revision else "main branch"
+        scratch = "'scratch', " if key == "policy.model" else ""
         raise ConfigurationError(
-            f"policy.model must be 'scratch', a directory, or a hub id whose {asked} is in the local cache or can be "
-            f"asked for; found {model!r}: {error}"
+            f"{key} must be {scratch}a directory, or a hub id whose {asked} is in the local cache or can be asked for; "
+            f"found {model!r}: {error}"
         ) from error
     return found.resolved
 

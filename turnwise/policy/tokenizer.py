@@ -119,6 +119,18 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
 
 
+def require_same_tokens(teacher: Path, policy: Path) -> None:
+    """Raise ConfigurationError unless the tokenizers in these folders have the same tokens under the same numbers."""
+    theirs, ours = (load_tokenizer(folder).get_vocab() for folder in (teacher, policy))
+    if theirs != ours:
+        differing = sum(ours.get(token) != number for token, number in theirs.items())
+        raise ConfigurationError(
+            "a teacher must have the tokens of the policy that learns from it, since it reads what that has sampled; "
+            f"found {differing} of the {len(theirs)} tokens of {teacher.name} that the policy has otherwise or not at "
+            "all: choose a teacher of the policy's family, or policy.model with the teacher's tokenizer"
+        )
+
+
 def load_frame(folder: Path) -> ChatFrame:
     """The chat frame of the tokenizer in `folder`, with the end tokens of the `generation_config.json` next to it.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,15 +12,19 @@ from safetensors.numpy import load_file
 from stage_samples import Small, rewarded, rows
 
 from tasks.credit.credit import CreditParameters, credit
-from tasks.credit.scores import ReferenceParameters, reference
+from tasks.credit.scores import ReferenceParameters, RescoreParameters, reference, rescore
+from tasks.models_in_memory import teacher_policy
 from tasks.update.update import UpdateParameters, batch_of, update
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import Distillation, ImportanceCorrection
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.scores import SCORES_FILE
 from turnwise.data.trajectory_files import CREDIT_FILE, read_arrays, read_trajectories
+from turnwise.errors import ConfigurationError
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
+from turnwise.policy.pretrained import outside_model
 from turnwise.store import Reference, default_store
+from turnwise.store.outside import Outside
 
 CREDIT = CreditParameters(
     rewards={"goal": RewardSection(level="outcome", weight=1.0)},
@@ -127,3 +133,57 @@ def test_each_reply_token_meets_itself_among_those_that_its_teacher_reads(small:
         assert len(teacher.sequences.tokens) > len(sequences.tokens)
     policy = update.fn(parameters, policy=small.policy, rollout=rollout, credit=credited, tokenizer=small.tokenizer)
     assert default_store().metrics(policy)["teacher_divergence"] > 0
+
+
+def teacher_of(small: Small, folder: Path, policy: Reference) -> Outside:
+    """A policy as a folder from outside, with the small policy's tokenizer."""
+    for source in (policy, small.tokenizer):
+        shutil.copytree(default_store().folder(source), folder, dirs_exist_ok=True)
+    return outside_model(str(folder), key="optimization.distillation.teacher")
+
+
+def test_a_teacher_that_is_another_policy_is_approached_and_one_that_is_the_same_teaches_nothing(
+    small: Small, tmp_path: Path
+) -> None:
+    rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
+    credited, other = updated(small, rollout, learning_rate=1e-2)
+
+    def learned(teacher: Outside, epochs: int = 1) -> dict[str, float]:
+        section = small.experiment.optimization.model_copy(
+            update={"distillation": Distillation(teacher="a model"), "learning_rate": 1e-3, "epochs": epochs}
+        )
+        parameters = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1, teacher=teacher)
+        found = update.fn(parameters, policy=small.policy, rollout=rollout, credit=credited, tokenizer=small.tokenizer)
+        return default_store().metrics(found)
+
+    same = learned(teacher_of(small, tmp_path / "same", small.policy))
+    teacher = teacher_of(small, tmp_path / "other", other)
+    before = learned(teacher)
+    assert same["teacher_divergence"] == pytest.approx(0.0, abs=1e-6)
+    assert same["gradient_norm"] < 1e-2 * before["gradient_norm"]  # what rounding leaves
+    assert learned(teacher, epochs=3)["teacher_divergence"] < before["teacher_divergence"]  # a mean over epochs
+
+
+def test_a_teacher_scores_what_the_policy_has_sampled(small: Small, tmp_path: Path) -> None:
+    rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
+    other = updated(small, rollout, learning_rate=1e-2)[1]
+    parameters = RescoreParameters(
+        need="hindsight",
+        learner=LearnerParameters(compute=small.experiment.compute),
+        temperature=1.0,
+        micro_batch_tokens=1024,
+        teacher=teacher_of(small, tmp_path / "other", other),
+    )
+    found = rescore.fn(parameters, policy=small.policy, rollout=rollout, tokenizer=small.tokenizer)
+    gains = [sum(row["per_token"]) for row in rows(found, SCORES_FILE)]
+    after = reply_scores(small, other, rollout)
+    sampled = [
+        sum(sum(turn.log_probabilities) for turn in each.turns)
+        for each in read_trajectories(default_store().folder(rollout))
+    ]
+    assert gains == pytest.approx([sum(one) - two for one, two in zip(after, sampled, strict=True)], abs=1e-4)
+
+
+def test_a_teacher_with_other_tokens_is_refused(small: Small, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="of the 1024 tokens of base-1m that the policy has"):
+        teacher_policy(outside_model("base-1m"), small.tokenizer, small.experiment.compute)

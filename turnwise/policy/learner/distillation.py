@@ -12,6 +12,9 @@ GKD (Agarwal et al., arXiv 2306.13649, equation 1), whose ends are not the limit
 As in TRL's GKD and its SDPO with `distillation_mode: full_logits`. Only pi has a gradient, at the tokens that were
 sampled: which tokens those are, is not differentiated.
 
+With `teacher` q is another policy, which reads what the policy did: on-policy distillation. Tokens that only one of the
+two models has a number for (padding of its output layer) have no part in pi and q.
+
 The teacher of self-distillation is the policy itself as it is before this update's first step, shown what came of the
 episode: `turnwise.agent.hindsight`. SDPO (Hübotter et al., arXiv 2601.20802) has a moving average of policies, and the
 sampled form of D_t, for a = 1, is the credit rule `self-distillation`. Where the teacher is shown nothing, D_t is 0,
@@ -76,6 +79,10 @@ class OutputLayer:
         bias = None if self.bias is None else self.bias.detach().clone()
         return OutputLayer(self.weight.detach().clone(), bias, self.temperature)
 
+    def first(self, tokens: int) -> OutputLayer:
+        """That of so many tokens of the vocabulary, from the first."""
+        return OutputLayer(self.weight[:tokens], None if self.bias is None else self.bias[:tokens], self.temperature)
+
     def log_probabilities(self, states: torch.Tensor) -> torch.Tensor:
         """In nats, [tokens, vocabulary], of states [tokens, hidden]."""
         bias = None if self.bias is None else self.bias.to(states.dtype)
@@ -108,11 +115,13 @@ class TeacherStates:
         the tokens whose logits exist at once. Logits are computed in `dtype`.
         """
         dtype = torch.float64 if states.dtype == torch.float64 else dtype
+        shared = min(len(output_layer.weight), len(self.output_layer.weight))
+        policy, teacher = output_layer.first(shared), self.output_layer.first(shared)
         shown = (rows >= 0).nonzero().squeeze(-1)
 
         def of_chunk(chunk: torch.Tensor) -> torch.Tensor:
-            log_p = output_layer.log_probabilities(states[chunk].to(dtype))
-            log_q = self.output_layer.log_probabilities(self.states[rows[chunk]].to(dtype))
+            log_p = policy.log_probabilities(states[chunk].to(dtype))
+            log_q = teacher.log_probabilities(self.states[rows[chunk]].to(dtype))
             return vocabulary_divergence(log_p, log_q, settings.interpolation)
 
         divergences = states.new_zeros(len(rows), dtype=torch.promote_types(dtype, torch.float32))

@@ -92,7 +92,7 @@ def require_distillation(optimization: Optimization, *, rewrites_context: bool, 
     """Raise ConfigurationError for distillation of episodes of several sequences, or by several processes."""
     if optimization.distillation is None:
         return
-    if rewrites_context:
+    if rewrites_context and optimization.distillation.teacher is None:
         raise ConfigurationError(
             "optimization.distillation shows the policy its whole episode again, with what came of it in the first "
             "message, so that the context must only grow: set agent.context.policy to 'full', agent.thoughts to kept "
