@@ -213,6 +213,20 @@ def test_the_difference_of_two_experiments_names_what_changed_and_no_more(
     assert all("mt-grpo.json" in line for line in table[1:]) and max(map(len, table), default=0) <= 100
     same = run(reproduction.clone, "dvc", "metrics", "diff", "HEAD", "HEAD")
     assert same == ""
+    changed = run(reproduction.clone, "dvc", "params", "diff", "HEAD", "half").splitlines()
+    assert len(changed) == 2 and changed[1].split()[-3:] == ["variants.mt-grpo.credit.options.epsilon", "-", "0.5"]
+    run(reproduction.clone, "dvc", "plots", "diff", "HEAD", "half", "--out", "both")
+    page = (reproduction.clone / "both" / "index.html").read_text()
+    shutil.rmtree(reproduction.clone / "both")
+    assert "half" in page and "mt-grpo seed 1: validation success" in page
+
+
+def test_a_policy_leaves_by_its_name(reproduction: Reproduction, tmp_path: Path) -> None:
+    for name, folder in (("warm-start", "models/warm_start"), ("mt-grpo", "runs/mt-grpo/1/policy")):
+        git(reproduction.clone, "tag", "--annotate", "--message", "the first", f"{name}@v1.0.0")
+        run(tmp_path, "dvc", "artifacts", "get", str(reproduction.clone), name, "--out", name)
+        left = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        assert left == {path.name: path.read_bytes() for path in (reproduction.clone / folder).iterdir()}
 
 
 def test_the_graph_of_the_report_is_that_of_this_experiment(reproduction: Reproduction) -> None:
