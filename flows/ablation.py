@@ -12,7 +12,6 @@ from rich.console import Console
 
 from flows.plan import plan_ablation
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
-from flows.recording.finished import AblationOutcome, keep_finished
 from flows.recording.publish import AblationResult, publish
 from flows.recording.record import AblationRecord, recording_store
 from flows.report import report_runs
@@ -26,7 +25,7 @@ from turnwise.results.cells import WARM_START
 from turnwise.runs.memory import require_memory
 from turnwise.runs.results import all_references, keep_time
 from turnwise.runs.seeds import make_runs
-from turnwise.runs.state import divided
+from turnwise.runs.state import AblationOutcome, divided
 from turnwise.store.default import require_place
 
 
@@ -72,8 +71,6 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
         made = [*baselines.values(), warm_start, *all_references(runs)]
         keep_time(reported, seconds, 1 + shared.number, display.made.issuperset(made))
     outcome = AblationOutcome(prepared, baselines, warm_start, runs, left_out, reported)
-    if not left_out:
-        keep_finished(experiment, outcome, record.code, display.calls)
     result = publish(experiment, outcome, record, display.computed, display.found)
     publish_results(result.report, result.folder / "report.html", store)
     progress.complete()

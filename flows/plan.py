@@ -21,10 +21,11 @@ from flows.runtime.display import Display
 from flows.runtime.work_left import kind_of, model_seconds
 from flows.train import begin, iterate, play_test_tasks, return_to_healthy
 from tasks.calls import Call, Unrecorded
+from tasks.observing import StageCall
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment
 from turnwise.runs.seeds import RunName, every_run, next_runs
-from turnwise.runs.state import Prepared, Run
+from turnwise.runs.state import AblationOutcome, Prepared, Run
 from turnwise.store import Reference
 from turnwise.store.default import nothing_is_stored
 
@@ -49,6 +50,11 @@ class PlannedStage:
         """Its kind, by which its seconds are estimated."""
         return kind_of(self.stage, self.label)
 
+    def as_call(self) -> StageCall:
+        """The call that finds the recorded result."""
+        assert self.recorded is not None and self.key is not None, "it is recorded"
+        return StageCall(self.stage, self.label, self.recorded, True, 0.0, self.key)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -57,6 +63,13 @@ class Plan:
     experiment: Experiment
     stages: tuple[PlannedStage, ...]
     runs: tuple[Run, ...] = ()
+    outcome: AblationOutcome | None = None
+    """Of an ablation: its artifacts, `Unrecorded` where they are not recorded."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the result of every stage is recorded."""
+        return all(each.recorded is not None for each in self.stages)
 
     @property
     def kinds(self) -> Counter[str]:
@@ -112,8 +125,9 @@ def plan_ablation(experiment: Experiment, *, looks: bool = True) -> Plan:
     baselines = evaluate_baselines(experiment, prepared, way.take)
     warm_start = evaluate_warm_start(experiment, prepared, way.take)
     runs = way.train_all(experiment, prepared, warm_start)
-    way.take(report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, []))
-    return Plan(experiment, tuple(way.stages), tuple(runs))
+    report = way.take(report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, []))
+    outcome = AblationOutcome(prepared, baselines, warm_start, runs, [], report)
+    return Plan(experiment, tuple(way.stages), tuple(runs), outcome)
 
 
 def plan_runs(experiment: Experiment, *, tested: bool = True) -> Plan:

@@ -223,10 +223,11 @@ def declared_dependencies() -> dict[str, Dependencies]:
 
 
 def all_dependencies() -> dict[str, Dependencies]:
-    """As `declared_dependencies`, after all modules of this package have been imported."""
+    """As `declared_dependencies`, after all modules of this package with stages have been imported."""
     package = __name__.rpartition(".")[0]
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{package}."):
-        importlib.import_module(module.name)
+        if not module.name.startswith(f"{package}.orchestration."):  # imports Prefect
+            importlib.import_module(module.name)
     return declared_dependencies()
 
 

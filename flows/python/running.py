@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from flows.plan import plan_ablation
 from flows.python.ablation_report import AblationReport
 from flows.python.recorded import RecordedRuns, runs
-from flows.recording.finished import finished_ablation
-from flows.recording.publish import AblationResult, publish_finished
+from flows.recording.publish import AblationResult, publish_recorded
 from flows.recording.record import recording_store, tracking_uri
 from flows.runtime.flow_runs import ready_for_prefect, ready_to_run, require_machine_and_model, run_flow
 from flows.runtime.process_settings import prepare_process
@@ -84,16 +83,16 @@ def ablation(
     """
     prepare_process()
     experiment.require_programs()
-    finished = finished_ablation(experiment)
-    if finished is None:
+    plan = plan_ablation(experiment)
+    if not plan.is_recorded:
         require_machine_and_model(experiment, processes)
     recording_store(experiment)
     require_place()
-    if finished is not None:
-        result = publish_finished(experiment, finished)
+    if plan.is_recorded:
+        result = publish_recorded(plan)
         with _following(follow):
-            for call in finished.calls:
-                notify(replace(call, cached=True, seconds=0.0))
+            for each in plan.stages:
+                notify(each.as_call())
         return FinishedAblation(experiment, result)
     ready_for_prefect(Console(quiet=quiet))
     from flows.ablation import comparison  # imports Prefect

@@ -6,8 +6,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from flows.health import judge_start
+from flows.plan import Plan
 from flows.recording.exported_policy import register_best
-from flows.recording.finished import AblationOutcome, FinishedAblation
 from flows.recording.record import AblationRecord, tracking_uri
 from tasks.report.report_file import read_report
 from turnwise.data.outcomes import LeftOut
@@ -24,7 +25,7 @@ from turnwise.runs.results import (
     with_circumstances,
     write_results,
 )
-from turnwise.runs.state import require_none, said_of
+from turnwise.runs.state import AblationOutcome, require_none, said_of
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import find_runs
 
@@ -87,15 +88,15 @@ def publish(
     return AblationResult(data, folder, digest, repeat, computed, found, outcome.left_out)
 
 
-def publish_finished(experiment: Experiment, finished: FinishedAblation) -> AblationResult:
+def publish_recorded(plan: Plan) -> AblationResult:
     """Publish an ablation that is recorded as a whole, and log the warnings of its runs once more."""
-    outcome = finished.outcome(experiment)
-    record = AblationRecord(experiment, outcome.prepared, finished.code)
+    experiment, outcome = plan.experiment, plan.outcome
+    assert outcome is not None, "it is the plan of an ablation"
+    record = AblationRecord(experiment, outcome.prepared)
     record.compared_with({**outcome.baselines, WARM_START: outcome.warm_start})
     for run in outcome.runs:
-        if run.start_warning and run.seed == experiment.ablation.all_seeds[0]:
-            logger.warning("before iteration 1 of %s: %s", run.variant, run.start_warning)
+        judge_start(run)
         if run.ended is not None:
             logger.warning("%s. The policy that it ended with is tested, and counts like any other", run.ended.message)
         record.whole(run)
-    return publish(experiment, outcome, record, 0, len(finished.calls))
+    return publish(experiment, outcome, record, 0, len(plan.stages))

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, ParamSpec
 
+from tasks.caching import all_dependencies
 from tasks.playing import playing_code, world_code
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.config.schema import BESIDE_RESULTS
@@ -130,8 +131,6 @@ def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
 
 def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
-    from tasks.caching import all_dependencies  # imports Prefect, which whoever only reads records does without
-
     declared = all_dependencies()
     stages = [declared[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in iteration_stages.STAGES))]
     kernels = sorted({module for stage in stages for module in stage.computing_modules})
@@ -199,10 +198,9 @@ def _alone(method: Callable[Arguments, None]) -> Callable[Arguments, None]:
 class AblationRecord:
     """The MLflow record of an ablation, to which its runs are added as they go, by any thread."""
 
-    def __init__(self, experiment: Experiment, prepared: Prepared, code: str | None = None) -> None:
-        """`code` is the ablation's `computing_code` where it is known, which takes seconds to find out."""
+    def __init__(self, experiment: Experiment, prepared: Prepared) -> None:
         self._experiment, self._prepared = experiment, prepared
-        self.code = computing_code(experiment) if code is None else code
+        self.code = computing_code(experiment)
         uri = tracking_uri(experiment)
         local = None if has_own_artifacts(uri) else home() / "mlflow"
         recorder = Recorder(uri, experiment.tracking.experiment, local)

@@ -74,8 +74,6 @@ class Display(Observer):
         """
         self.computed = 0
         self.found = 0
-        self.calls: list[StageCall] = []
-        """Every stage that has returned, in order."""
         self.made: set[Reference] = set()
         """All artifacts that were computed now, even if they had been computed before."""
         self._console, self._processes = console, processes
@@ -138,7 +136,6 @@ class Display(Observer):
     def _count(self, call: StageCall, process: str) -> float:
         """Count a stage, and return the share of the work that is done."""
         now = time.monotonic()
-        self.calls.append(call)
         self._left.count(call, process, now)
         if call.cached:
             self.found += 1

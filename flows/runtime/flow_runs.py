@@ -1,8 +1,8 @@
 """Around a flow run of Prefect: its server and imports made ready, the tags by which it is found, and its loss told.
 
-The flows are plain functions under Prefect's `@flow`. Importing one imports Prefect, which takes two seconds, and
-running one needs its server, which takes ten to start. What is recorded as a whole is answered without either
-(`flows.recording.finished`), so a module of flows is imported where one is called.
+The flows are plain functions under Prefect's `@flow`. Importing Prefect takes two seconds, and running a flow needs its
+server, which takes ten to start. What is recorded as a whole is answered without either (`flows.plan`), so a module of
+flows is imported where one is called.
 """
 
 from __future__ import annotations

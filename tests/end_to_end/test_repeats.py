@@ -29,15 +29,15 @@ def imports_and_output(project: Path, *command: str) -> tuple[set[str], str]:
     return HEAVY & {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}, answer.stdout
 
 
-def test_to_ask_whether_an_ablation_is_finished_nothing_is_asked_of_the_model(turnwise_home: Path) -> None:
+def test_to_ask_whether_an_ablation_is_recorded_nothing_is_asked_of_the_model(turnwise_home: Path) -> None:
     """The default experiment begins from a policy in a folder, whose sizes only transformers and torch can tell."""
     code = """
 import sys
 from pathlib import Path
-from flows.recording.finished import finished_ablation
+from flows.plan import plan_ablation
 from turnwise.experiment import load
 experiment = load(Path("params.yaml"))
-assert experiment.policy.model != "scratch" and finished_ablation(experiment) is None
+assert experiment.policy.model != "scratch" and not plan_ablation(experiment).is_recorded
 print(" ".join(sys.modules))
 """
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout

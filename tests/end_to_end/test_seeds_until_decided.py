@@ -11,7 +11,6 @@ from rich.console import Console
 
 from flows.commands.plan import show_plan
 from flows.plan import plan_ablation
-from flows.recording.finished import finished_ablation
 from tasks.observing import Observer, observing
 from turnwise.experiment import Experiment, load
 from turnwise.project import home
@@ -58,7 +57,7 @@ def test_a_killed_race_goes_on_with_the_digests_of_one_that_two_processes_ran_an
     assert plan.recorded == plan.kinds and len(plan.runs) == 2 * pair.seeds
     repeat = compared(experiment, tmp_path / "results")
     assert (repeat.computed, repeat.digest) == (0, went_on.digest)
-    assert (finished := finished_ablation(experiment)) is not None and len(finished.runs) == 2 * pair.seeds
+    assert plan_ablation(experiment).is_recorded
 
     # The same runs, with a difference worth having that any result rules out: decided at the first look.
     earlier = compared(until(worth_having=2.0), tmp_path / "earlier")

@@ -284,3 +284,18 @@ def said_of(left_out: Sequence[LeftOut]) -> str:
         f"every run must be sound to count; left out by a fault: {names}. What they had made is kept, and what is "
         f"reported is over the others. Change what the messages say, and run all of them again.\n{messages}"
     )
+
+
+@dataclass(frozen=True)
+class AblationOutcome:
+    """All artifacts of an ablation."""
+
+    prepared: Prepared
+    baselines: dict[str, Reference]
+    """The evaluations of the baseline policies on the test task set, by name."""
+    warm_start: Reference
+    """The evaluation of the warm start on the test task set."""
+    runs: list[Run]
+    left_out: list[LeftOut]
+    """The runs that a fault has left out."""
+    report: Reference
