@@ -71,7 +71,7 @@ def test_a_plan_imports_neither_prefect_nor_torch_nor_transformers(published: Pa
 
 
 @pytest.mark.parametrize("planned", [True, False], ids=["plan", "run"])
-@pytest.mark.parametrize("file", ["chat_template.jinja", "model.safetensors"])
+@pytest.mark.parametrize("file", ["chat_template.jinja", "model.safetensors", "tokenizer.json"])
 def test_a_model_that_cannot_be_used_is_refused_by_plan_and_run_before_anything_is_loaded(
     published: Path, tmp_path: Path, file: str, planned: bool
 ) -> None:

@@ -24,6 +24,19 @@ NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
 """The keys of `tokenizer_config.json` under which it names control tokens; a template reads them by these names."""
 
 
+VOCABULARY_FILES = ("tokenizer.json", "vocab*", "*.model", "*.tiktoken", "tekken.json")
+"""The names of files in which transformers finds a tokenizer's vocabulary."""
+
+
+def require_vocabulary_file(folder: Path) -> None:
+    """Raise ConfigurationError where the folder has no tokenizer: transformers makes one of no tokens, and goes on."""
+    if not any(path.is_file() for pattern in VOCABULARY_FILES for path in folder.glob(pattern)):
+        raise ConfigurationError(
+            f"policy.model {folder} must hold its tokenizer, tokenizer.json; found none: save that of the model which "
+            f"it was made from there, AutoTokenizer.from_pretrained(MODEL).save_pretrained({str(folder)!r})"
+        )
+
+
 def has_tokenizer_file(folder: Path) -> bool:
     """Whether the folder has a `tokenizer.json`, which `FileTokenizer` needs; others hold other files."""
     return (folder / "tokenizer.json").is_file()

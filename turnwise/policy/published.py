@@ -18,7 +18,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.policy.chat_template import set_switches
 from turnwise.policy.configured_shapes import configured_dimensions, read_configuration
 from turnwise.policy.declared_functions import DeclaredFunctions
-from turnwise.policy.file_tokenizer import FileTokenizer, has_tokenizer_file
+from turnwise.policy.file_tokenizer import FileTokenizer, has_tokenizer_file, require_vocabulary_file
 from turnwise.policy.function_frame import frame_of
 from turnwise.policy.tokenizer import GENERATION_FILE, generation_end_tokens, load_tokenizer
 from turnwise.policy.weight_files import require_fitting_weights, require_weights_form
@@ -73,6 +73,7 @@ def require_readable(
     _require_heads(folder, dimensions.heads, dimensions.head_dimension, engine, tensor_parallel)
     _require_room(values.get("max_position_embeddings"), context_tokens)
     require_fitting_weights(folder)
+    require_vocabulary_file(folder)
     _require_generation(folder)
     tokenizer = _tokenizer(folder)
     _require_frame(folder, tokenizer, chat_template_kwargs, functions)
@@ -126,6 +127,7 @@ def require_usable(
     _require_heads(folder, heads, dimension, engine, tensor_parallel)
     _require_room(getattr(text, "max_position_embeddings", None), context_tokens)
     require_fitting_weights(folder)
+    require_vocabulary_file(folder)
     tokenizer = _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
     if (folder / GENERATION_FILE).is_file():
         _read(folder, GENERATION_FILE, lambda: GenerationConfig.from_pretrained(str(folder)))
