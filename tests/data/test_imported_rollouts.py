@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -159,27 +162,48 @@ def sample(**changes: Any) -> dict[str, Any]:
 
 
 def slime(folder: Path, samples: list[dict[str, Any]]) -> Path:
-    file = folder / "0.pt"
-    numbered = [{**each, "rollout_id": place} for place, each in enumerate(samples)]
-    torch.save({"rollout_id": 3, "samples": numbered}, file)
-    return file
+    return written(folder, [{**each, "rollout_id": place} for place, each in enumerate(samples)], "0.jsonl")
 
 
 def test_slimes_loss_mask_says_what_was_replied(tmp_path: Path) -> None:
-    samples = [sample(), sample(tokens=torch.tensor([1, 2, 3, 4, 5, 6]), loss_mask=None, status="truncated")]
-    found = read_rollouts([slime(tmp_path, samples)])
+    found = read_rollouts([slime(tmp_path, [sample(), sample(loss_mask=None, status="truncated")])])
     assert shapes(found) == [(0, [1, 2], [False, False]), (0, [4], [False])] and found.counted == EXACT
+    assert found.format == "slime"
     turns = found.trajectories[0].turns
     assert [turn.reply_tokens for turn in turns] == [(3,), (5, 6)]
     assert [turn.log_probabilities for turn in turns] == [(-0.1,), (-0.2, -0.3)]
     assert found.trajectories[1].turns[0].reply == "text" and found.trajectories[1].ending is Ending.TURN_LIMIT
 
 
-def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path) -> None:
+class Marks:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.file,)
+
+
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_a_pickle_is_never_opened_and_its_refusal_shows_how_it_is_converted(tmp_path: Path, as_folder: bool) -> None:
     file = tmp_path / "0.pt"
-    torch.save({"samples": [Path("/")]}, file)
-    with pytest.raises(ConfigurationError, match=r"0\.pt: must hold tensors and plain values alone"):
+    torch.save({"samples": [Marks(tmp_path / "ran")]}, file)
+    with pytest.raises(ConfigurationError, match=r"0\.pt is a pickle, which could run code: .* > .*0\.jsonl"):
+        read_rollouts([tmp_path if as_folder else file])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_slimes_file_is_read_once_the_shown_command_has_converted_it(tmp_path: Path) -> None:
+    file = tmp_path / "it's 0.pt"
+    torch.save({"rollout_id": 3, "samples": [sample(tokens=torch.tensor([1, 2, 3, 4, 5, 6]))]}, file)
+    with pytest.raises(ConfigurationError) as refused:
         read_rollouts([file])
+    command = str(refused.value).partition("as JSON lines: ")[2]
+    own_python = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(command, shell=True, check=True, env=own_python)
+    found = read_rollouts([tmp_path])
+    assert found.format == "slime" and shapes(found) == [(0, [1, 2], [False, False])]
 
 
 PAID = {"messages": CONVERSATION, "reward": 1.0}

@@ -8,7 +8,8 @@
     verl        trainer.rollout_data_dir: 1.jsonl with {"input", "output", "score", "step"}, and "uid" of the form
                 UID_SESSION_TURN where a session has several rows.
     prime-rl    rollouts/step_1/train/all/traces.jsonl: episodes of verifiers, with tokens message by message.
-    slime       --save-debug-rollout-data: {"samples": [...]} with tokens and a loss mask, saved by torch.
+    slime       the samples of --save-debug-rollout-data as JSON lines: {"tokens", "response_length", "reward"}, and a
+                loss mask. The file itself is a pickle, which is not read: `CONVERT_SAMPLES` writes the lines of it.
 
 The formats are those of TRL f2cd577, verl 1dda039, prime-rl 559b447 with verifiers a60a606, and slime 624b824.
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -36,8 +38,14 @@ if TYPE_CHECKING:
 
 RolloutFormat = Literal["messages", "trl", "verl", "prime-rl", "slime"]
 FORMATS: tuple[RolloutFormat, ...] = get_args(RolloutFormat)
+PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 REWARD = "reward"
 """The name of a reward that its file has no name for."""
+CONVERT_SAMPLES = (
+    'python -c "import json, sys, torch; [print(json.dumps(each, default=lambda value: value.tolist())) '
+    "for each in torch.load(sys.argv[1], map_location='cpu')['samples']]\" {0} > {1}"
+)
+"""The command that writes slime's file {0} as JSON lines, {1}, with the torch of those who trust the file."""
 EXACT, TOKENIZED, WORDS = "tokens as they were sampled", "tokens of the tokenizer", "words"
 
 
@@ -115,9 +123,8 @@ class _Row:
         return float(found)
 
     def integers(self, name: str) -> list[int]:
-        """A list of whole numbers, or a tensor of them."""
-        given: Any = self.values.get(name)
-        found = given.tolist() if hasattr(given, "tolist") else given
+        """A list of whole numbers."""
+        found: Any = self.values.get(name)
         if not isinstance(found, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in found):
             raise self.wrong(name, "must be a list of whole numbers", found)
         return found
@@ -139,7 +146,7 @@ def read_rollouts(
 ) -> Imported:
     """The trajectories of these files, which are of one format; None: the format is known by the first row.
 
-    A folder stands for its files that end in `.jsonl`, `.parquet` or `.pt`, in the order of their names.
+    A folder stands for its files that end in `.jsonl` or `.parquet`, in the order of their names.
 
     `tokenizer` counts replies that are text alone, and spells those that are tokens alone.
 
@@ -158,11 +165,12 @@ def read_rollouts(
 def _listed(files: Sequence[Path]) -> Iterator[Path]:
     for file in files:
         if file.is_dir():
-            found = sorted(each for each in file.iterdir() if each.suffix in (".jsonl", ".parquet", ".pt"))
+            files_of_folder = sorted(file.iterdir())
+            found = [each for each in files_of_folder if each.suffix in (".jsonl", ".parquet")]
+            # Where all are pickles, the first is refused as one.
+            found = found or [each for each in files_of_folder if each.suffix in PICKLES]
             if not found:
-                raise ConfigurationError(
-                    f"a folder of rollouts must have .jsonl, .parquet or .pt files; {file} has none"
-                )
+                raise ConfigurationError(f"a folder of rollouts must have .jsonl or .parquet files; {file} has none")
             yield from found
         elif file.is_file():
             yield file
@@ -181,8 +189,12 @@ def _rows(file: Path) -> Iterator[_Row]:
         except (pa.ArrowInvalid, OSError) as error:
             raise ConfigurationError(f"{file}: must be a Parquet file; {error}") from error
         yield from (_Row(values, file, number) for number, values in enumerate(found, start=1))
-    elif file.suffix == ".pt":
-        yield from (_Row(values, file, number) for number, values in enumerate(_samples(file), start=1))
+    elif file.suffix in PICKLES:
+        command = CONVERT_SAMPLES.format(*(shlex.quote(str(each)) for each in (file, file.with_suffix(".jsonl"))))
+        raise ConfigurationError(
+            f"a file of rollouts must be JSON lines or Parquet; {file} is a pickle, which could run code: where you "
+            f"trust it, write slime's as JSON lines: {command}"
+        )
     else:
         for number, line in enumerate(file.read_bytes().splitlines(), start=1):
             if not line.strip():
@@ -194,31 +206,11 @@ def _rows(file: Path) -> Iterator[_Row]:
             yield _Row(values, file, number)
 
 
-def _samples(file: Path) -> list[Any]:
-    """The samples of slime's file. Only tensors and plain values are unpickled: no code of the file is run."""
-    import pickle
-
-    import torch
-
-    try:
-        found = torch.load(file, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise ConfigurationError(
-            f"{file}: must hold tensors and plain values alone, since nothing else of a pickle is read; "
-            f"{str(error).splitlines()[0]}"
-        ) from error
-    samples = found.get("samples") if isinstance(found, dict) else None
-    if not isinstance(samples, list):
-        raise ConfigurationError(f"{file}: must have a list `samples`, as slime's --save-debug-rollout-data writes")
-    return samples
-
-
 def _format_of(row: _Row) -> RolloutFormat:
-    if row.file.suffix == ".pt":
-        return "slime"
     known: dict[RolloutFormat, tuple[set[str], ...]] = {
         "prime-rl": ({"traces"},),
         "verl": ({"input", "output", "score"},),
+        "slime": ({"tokens", "response_length", "reward"},),
         "trl": ({"prompt", "completion", "advantage"},),
         "messages": ({"messages"}, {"prompt", "completion", "reward"}),
     }
