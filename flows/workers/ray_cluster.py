@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -41,7 +42,7 @@ from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
-from turnwise.project import home, start_folder
+from turnwise.project import home, one_project, start_folder
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
 
 LOSSES_OF_A_RUN = 3
@@ -246,9 +247,16 @@ of all stages when that task ends, and not as each of them does: a lost worker w
 
 
 def run_by_ray(title: str, order: str, queue: Any, folder: str) -> None:
-    """In a Ray worker: make a run, as JSON describes it, and put its reports into the queue."""
+    """In a Ray worker: make a run, as JSON describes it, and put its reports into the queue.
+
+    `folder` is that in which the ablation was started: a user's own world and parts are imported from there. Ray itself
+    tells its workers of the folder in which it was joined, to which a world may have gone, and over `ray://` of none.
+    """
     os.chdir(folder)
-    _of_this_worker.run(_make, title, order, queue)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    with one_project():
+        _of_this_worker.run(_make, title, order, queue)
 
 
 def _make(title: str, order: str, queue: Any) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flows.workers import ray_cluster
 from flows.workers.following import FollowedRun
-from flows.workers.ray_cluster import RayWorkers
+from flows.workers.ray_cluster import RayWorkers, run_by_ray
 from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, ContractError, TurnwiseError
+from turnwise.project import start_folder
 
 
 class Record:
@@ -52,3 +57,23 @@ def test_whatever_else_ends_a_run_there_is_the_clusters(monkeypatch: pytest.Monk
     said = str(waited_for(OSError("the worker died.\nits log"), record, monkeypatch))
     assert "the Ray cluster at 10.0.0.1:6379 must make the run grpo seed 1; it has ended with: the worker died." in said
     assert record.failed == []
+
+
+def test_a_worker_imports_from_the_folder_of_the_ablation_and_keeps_to_it_wherever_a_world_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project.mkdir()
+    elsewhere.mkdir()
+    (project / "world_of_a_ray_worker.py").write_text("HERE = True\n", encoding="utf-8")
+    seen = []
+
+    def make(*_: object) -> None:
+        os.chdir(elsewhere)  # as a world does in a step
+        seen.append((importlib.import_module("world_of_a_ray_worker").HERE, start_folder()))
+
+    monkeypatch.setattr(ray_cluster, "_make", make)
+    monkeypatch.syspath_prepend(tmp_path)  # and put the path back afterwards
+    monkeypatch.chdir(elsewhere)
+    run_by_ray("grpo seed 1", "{}", None, str(project))
+    assert seen == [(True, project)]
