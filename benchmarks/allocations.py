@@ -40,13 +40,13 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, P
 from tests.policy.published_shapes import QWEN, write_published
 from turnwise.config.model_settings import Adapter, ModelSettings
 from turnwise.data.arrays import TokenSequence
-from turnwise.policy.checkpointing_plan import activations
 from turnwise.policy.decoder import is_known_decoder
 from turnwise.policy.dimensions import dimensions_in
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.memory_plan import GIB, ModelMemory
 from turnwise.policy.side_by_side import SIDE_BY_SIDE, Boundaries, in_one_call
+from turnwise.training_runs.memory import activations
 
 MICRO_BATCH_TOKENS, SEQUENCE_TOKENS, MICRO_BATCHES = 16384, 4096, 2
 SETTINGS: dict[str, ModelSettings] = {

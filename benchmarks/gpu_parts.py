@@ -156,7 +156,7 @@ def _experiment(device: str, engine: str) -> Any:
 
 def _plan(experiment: Any, dimensions: Any) -> dict[str, int]:
     """The bytes of each phase of the plan, without the libraries."""
-    from turnwise.runs.memory import memory_plan
+    from turnwise.training_runs.memory import memory_plan
 
     phases = memory_plan(experiment, dimensions, VARIANT).phases
     return {phase.name: phase.bytes - phase.parts["libraries"] for phase in phases}
@@ -197,14 +197,14 @@ class _Memory:
     def peak(self) -> int:
         """The most bytes that were taken since `forget_peak`, by torch on a card, which vLLM's tensors are made by."""
         from benchmarks.half_billion import peak
-        from turnwise.policy.memory import peak_memory_bytes
+        from turnwise.policy.learner.learner import peak_memory_bytes
 
         return peak_memory_bytes("cuda") if self._device == "cuda" else peak() - self._before
 
     def forget_peak(self) -> None:
         """Begin the peak anew."""
         from benchmarks.half_billion import forget_peak
-        from turnwise.policy.memory import forget_peak_memory
+        from turnwise.policy.learner.learner import forget_peak_memory
 
         if self._device == "cuda":
             forget_peak_memory("cuda")

@@ -36,8 +36,8 @@ from turnwise.data.trajectory_files import read_arrays
 from turnwise.experiment import Experiment, load
 from turnwise.policy.engines.fused import FusedForward
 from turnwise.project import project_root
-from turnwise.runs.state import play_parameters
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import play_parameters
 
 GROUP_SIZE, REPLY_TOKENS, MOST_TURNS = 8, 12, 20
 TRAJECTORIES_A_ROW = 1024

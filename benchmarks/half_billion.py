@@ -168,7 +168,7 @@ def a_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
 def print_plan(experiment: Experiment) -> None:
     """The planned memory of each phase."""
     from turnwise.policy.dimensions import dimensions_of
-    from turnwise.runs.memory import largest_plan, parts_of
+    from turnwise.training_runs.memory import largest_plan, parts_of
 
     dimensions = dimensions_of(experiment.policy)
     assert dimensions is not None, "the model is a folder"

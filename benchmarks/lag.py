@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 if TYPE_CHECKING:
     from flows.runtime.sampler import Sampler
     from turnwise.experiment import Experiment
-    from turnwise.runs.state import Iteration, Prepared, Run
+    from turnwise.training_runs.state import Iteration, Prepared, Run
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"

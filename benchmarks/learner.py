@@ -35,9 +35,8 @@ import torch
 from turnwise.config.model_settings import ModelSettings
 from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.policy import forward_pass, scored_policy
-from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.learner import Learner, forget_peak_memory, peak_memory_bytes
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
-from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.model import dtype_of
 from turnwise.policy.packing import Packing
 from turnwise.policy.reply_states import is_packable, leaves_padding_out, padded_reply_states

@@ -14,8 +14,8 @@ from tasks.prepare.materials import (
     tokenizer,
 )
 from turnwise.experiment import Experiment
-from turnwise.runs.state import play_parameters, task_set_parameters
 from turnwise.store import Reference
+from turnwise.training_runs.state import play_parameters, task_set_parameters
 
 
 @dataclass(frozen=True)

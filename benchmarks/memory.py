@@ -1,9 +1,10 @@
 """The memory plan of a process against the peak that is measured, for policies of three sizes on the CPU.
 
 A process for each size makes the policy, samples a batch with the engine, scores it under a reference policy, updates
-on it, and does so again. The plan (`turnwise.runs.memory`) is made before; the peak is that of the process's resident
-memory, less what it had after its imports: the libraries would hide an error of the plan where the policy is small. A
-run imports more than this process (Prefect and MLflow at work, the world), which the plan's libraries allow for.
+on it, and does so again. The plan (`turnwise.training_runs.memory`) is made before; the peak is that of the process's
+resident memory, less what it had after its imports: the libraries would hide an error of the plan where the policy is
+small. A run imports more than this process (Prefect and MLflow at work, the world), which the plan's libraries allow
+for.
 
     python -m benchmarks.memory                     the embedded engine
     python -m benchmarks.memory --engine vllm
@@ -87,7 +88,7 @@ def line(name: str, experiment: Experiment, found: dict[str, int]) -> str:
     """A line of the table."""
     from turnwise.policy.dimensions import dimensions_of
     from turnwise.policy.memory_plan import GIB
-    from turnwise.runs.memory import largest_plan
+    from turnwise.training_runs.memory import largest_plan
 
     dimensions = dimensions_of(experiment.policy)
     assert dimensions is not None, "a policy from scratch has its dimensions in the configuration"
@@ -104,8 +105,7 @@ def measured(experiment: Experiment) -> dict[str, int]:
     from turnwise.config.model_settings import ModelSettings
     from turnwise.policy.engines.contract import Sampling
     from turnwise.policy.engines.resident import make_engine
-    from turnwise.policy.learner.learner import Learner
-    from turnwise.policy.memory import peak_memory_bytes
+    from turnwise.policy.learner.learner import Learner, peak_memory_bytes
 
     if experiment.compute.engine == "vllm":
         from turnwise.policy.engines.vllm_start import import_vllm

@@ -28,7 +28,7 @@ from turnwise.policy.dimensions import Dimensions, dimensions_in
 from turnwise.policy.engines.cache_size import bytes_per_token
 from turnwise.policy.memory_plan import GIB, NUMBER_BYTES
 from turnwise.policy.sizes import count
-from turnwise.runs.memory import memory_plan, remedies
+from turnwise.training_runs.memory import memory_plan, remedies
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPERS = ROOT / "experiments" / "paper"

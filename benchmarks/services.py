@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from flows.runtime.server_process import free_port
+from flows.runtime.server import free_port
 from flows.workers.ray_cluster import LOOPBACK, RAY_SETTINGS
 from tests.process_tree import command_line, descendants
 from tests.store.s3_server import BUCKET, S3Server, Troubles

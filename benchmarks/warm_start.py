@@ -36,8 +36,8 @@ from turnwise.data.metrics import episode_value
 from turnwise.data.task_sets import tasks_of
 from turnwise.experiment import Experiment, load
 from turnwise.policy.learner.schedule import warmed_up_and_falling
-from turnwise.runs.state import play_parameters, task_set_parameters
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import play_parameters, task_set_parameters
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDE = Path(__file__).with_name("warm_start_side.py")

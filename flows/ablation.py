@@ -1,6 +1,6 @@
 """Ablation: runs every variant with every seed from one preparation and compares them.
 
-The seeds are listed, or added until the comparisons are decided (`turnwise.runs.seeds`).
+The seeds are listed, or added until the comparisons are decided (`turnwise.training_runs.seeds`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
-from turnwise.runs.memory import require_memory
-from turnwise.runs.results import all_references, keep_time
-from turnwise.runs.seeds import make_runs
-from turnwise.runs.state import AblationOutcome, divided
 from turnwise.store.default import require_place
+from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.results import all_references, keep_time
+from turnwise.training_runs.seeds import make_runs
+from turnwise.training_runs.state import AblationOutcome, divided
 
 
 @flow(name="comparison", flow_run_name="{experiment.ablation.name}", validate_parameters=False, persist_result=False)

@@ -26,9 +26,9 @@ from turnwise.experiment import Experiment
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
 from turnwise.reporting.data.tables import as_csv
-from turnwise.runs.state import Materials, play_parameters
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
+from turnwise.training_runs.state import Materials, play_parameters
 
 FOLDER = "credit-study"
 DIMENSIONS = 4096

@@ -35,8 +35,8 @@ from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
 from turnwise.project import project_root
 from turnwise.reporting.formatting import readable_bytes
-from turnwise.runs.memory import require_memory
 from turnwise.store.default import use_storage
+from turnwise.training_runs.memory import require_memory
 
 YamlFile = Annotated[str, Field(pattern=r"\.ya?ml$")]
 PARAMETERS = "params.yaml"

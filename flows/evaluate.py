@@ -10,8 +10,8 @@ from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_mater
 from flows.runtime.flow_runs import untagged_tasks
 from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
-from turnwise.runs.state import Prepared
 from turnwise.store import default_store
+from turnwise.training_runs.state import Prepared
 
 
 @flow(

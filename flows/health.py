@@ -14,8 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tasks.calls import Call, Make, Unrecorded, call
-from tasks.health.health import HealthParameters, ReturnParameters, health, read_health, return_to
-from tasks.health.probe import ProbeParameters, probe
+from tasks.health.health import (
+    HealthParameters,
+    ProbeParameters,
+    ReturnParameters,
+    health,
+    probe,
+    read_health,
+    return_to,
+)
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.credit import estimator_of
 from turnwise.data.evaluations import SAMPLED, read_evaluation
@@ -23,11 +30,10 @@ from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import AlarmRecord, Change
-from turnwise.health.early_end import reached_guard
-from turnwise.health.guards import message
+from turnwise.health.guards import message, reached_guard
 from turnwise.health.initial_signal import InitialSignal, initial_signal
-from turnwise.runs.state import Iteration, Models, Run, changed
 from turnwise.store import Reference
+from turnwise.training_runs.state import Iteration, Models, Run, changed
 
 logger = logging.getLogger(__name__)
 

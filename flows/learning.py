@@ -37,7 +37,7 @@ from turnwise.credit.batch import Rescored
 from turnwise.credit.requirements import teacher_of
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import outside_model
-from turnwise.runs.state import Iteration, Run, play_parameters
+from turnwise.training_runs.state import Iteration, Run, play_parameters
 
 
 def first_critic(run: Run) -> Call:

@@ -24,10 +24,10 @@ from tasks.calls import Call, Unrecorded
 from tasks.observing import StageCall
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment
-from turnwise.runs.seeds import RunName, every_run, next_runs
-from turnwise.runs.state import AblationOutcome, Prepared, Run
 from turnwise.store import Reference
 from turnwise.store.default import nothing_is_stored
+from turnwise.training_runs.seeds import RunName, every_run, next_runs
+from turnwise.training_runs.state import AblationOutcome, Prepared, Run
 
 
 @dataclass(frozen=True)

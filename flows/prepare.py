@@ -8,11 +8,12 @@ from __future__ import annotations
 from flows.sampling import evaluation
 from tasks.calls import Call, Make, Unrecorded, call, make_call
 from tasks.prepare.conversations import ConversationParameters, conversations
-from tasks.prepare.conversion import ConversionParameters, converted_policy
 from tasks.prepare.materials import (
+    ConversionParameters,
     DemonstrationParameters,
     PolicyParameters,
     TokenizerParameters,
+    converted_policy,
     demonstrations,
     initial_policy,
     task_set,
@@ -28,10 +29,10 @@ from turnwise.policy.gguf_sources import is_gguf
 from turnwise.policy.pretrained import outside_model, pretrained, pretrained_folder
 from turnwise.policy.tokenizer import require_same_tokens
 from turnwise.project import project_root
-from turnwise.runs.readiness import require_device, require_model
-from turnwise.runs.state import ON_TEST_TASKS, Materials, Prepared, play_parameters, task_set_parameters
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import outside_file
+from turnwise.training_runs.readiness import require_device, require_model
+from turnwise.training_runs.state import ON_TEST_TASKS, Materials, Prepared, play_parameters, task_set_parameters
 from turnwise.world import SPLITS, Split
 
 

@@ -8,9 +8,9 @@ from tasks.calls import Call, call
 from tasks.report.report import ReportedRun, ReportParameters, report
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
-from turnwise.runs.iteration_stages import plotted_measures
-from turnwise.runs.state import Run
 from turnwise.store import Reference
+from turnwise.training_runs.iteration_stages import plotted_measures
+from turnwise.training_runs.state import Run
 
 
 def report_runs(

@@ -19,8 +19,8 @@ from tasks.rollout.evaluate import EvaluationParameters, evaluate
 from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather, rollout
 from turnwise.credit.selection import MAXIMUM_ROUNDS
 from turnwise.experiment import Experiment
-from turnwise.runs.state import Iteration, Prepared, Run, play_parameters
 from turnwise.store import Reference
+from turnwise.training_runs.state import Iteration, Prepared, Run, play_parameters
 from turnwise.world import Split
 
 

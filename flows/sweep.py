@@ -39,16 +39,16 @@ from turnwise.experiment import Experiment, build
 from turnwise.reporting.sweep import SweepReport
 from turnwise.results.cells import curve, task_means, whole_curve
 from turnwise.results.outcomes import collected, ended_run
-from turnwise.runs.memory import require_memory
-from turnwise.runs.results import all_references, results_folder
-from turnwise.runs.seeds import every_run
-from turnwise.runs.state import Prepared, Run, divided, require_none, said_of
 from turnwise.statistics import ReferencePoints, Results, judge
 from turnwise.statistics.curves import Points
 from turnwise.store import Reference
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
+from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.results import all_references, results_folder
+from turnwise.training_runs.seeds import every_run
+from turnwise.training_runs.state import Prepared, Run, divided, require_none, said_of
 from turnwise.world import World
 
 FIRST_SEED = 1001

@@ -53,10 +53,10 @@ from tasks.models_in_memory import base_reference
 from tasks.orchestration.deferred import flow
 from turnwise.data.evaluations import success_of
 from turnwise.experiment import Experiment
-from turnwise.runs import iteration_stages
-from turnwise.runs.state import ON_TEST_TASKS, Iteration, Models, Prepared, Run
 from turnwise.store import default_store
 from turnwise.store.retention import RetentionEntry, files_to_prune, kept, least_kept
+from turnwise.training_runs import iteration_stages
+from turnwise.training_runs.state import ON_TEST_TASKS, Iteration, Models, Prepared, Run
 
 
 @flow(name="train", flow_run_name="{variant} seed {seed}", validate_parameters=False, persist_result=False)

@@ -23,9 +23,9 @@ from tasks.health.health import read_monitors
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
-from turnwise.runs.state import Run
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
+from turnwise.training_runs.state import Run
 
 
 def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule], folder: Path) -> None:

@@ -23,9 +23,9 @@ from turnwise.reporting.data.tables import DATA_FILE
 from turnwise.reporting.formatting import UNDEFINED
 from turnwise.reporting.markdown import render
 from turnwise.results.report_data import ReportData, Row
-from turnwise.runs.results import DIGESTS_FILE
 from turnwise.statistics import Interval
 from turnwise.store.atomic_write import write_whole
+from turnwise.training_runs.results import DIGESTS_FILE
 
 RECORD_FILE, PAGE_FILE, REMARKS_FILE = "worlds-learning.json", "worlds-learning.md", "worlds-learning-remarks.yaml"
 

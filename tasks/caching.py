@@ -15,7 +15,7 @@
 or lists or dictionaries of references; `label` is for display. The cache key is a digest of the task's name, the layout
 of the files that it writes, the code of its kernel (what computes, not what runs, stores or shows it) and of the
 function itself, its parameters, the digests of its inputs, and the platform where bits depend on it. In the parameters,
-paths of files and libraries are replaced by contents and versions (`tasks.identity`).
+paths of files and libraries are replaced by contents and versions (`known_by_content`).
 
 `@task` is Prefect's (`tasks.orchestration`), with a cache policy that looks for a result under this key. A plan asks
 for the same key without Prefect.
@@ -39,19 +39,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, get_type_hints
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from tasks.identity import known_by_content
 from tasks.observing import StageCall, current_observers, notify
 from tasks.prefect_records import share_record
+from turnwise.config.schema import WorldSection
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest, warn_of_edits
 from turnwise.store.full_disk import report_full_disk
 from turnwise.store.notes import with_references
+from turnwise.store.outside import Outside
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
+from turnwise.store.world_identity import world_ingredients
+
+
+def known_by_content(parameters: BaseModel) -> dict[str, Any]:
+    """The parameters as plain values for a cache key.
+
+    A file or model from outside is replaced by the digest of its content, a world section by what identifies the world
+    (`turnwise.store.world_identity`).
+
+    Raises ConfigurationError where a world or its data is missing, and whatever an unreachable world server raises.
+    """
+    known = parameters.model_dump(mode="json")
+    for name, value in parameters:
+        if isinstance(value, Outside):
+            known[name] = value.content
+        elif isinstance(value, WorldSection):
+            known[name] = world_ingredients(value)
+    return known
+
 
 if TYPE_CHECKING:
     from prefect import Task

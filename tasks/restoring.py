@@ -1,16 +1,20 @@
 """Pruned files, made again by whoever needs them: a call of its own, which Prefect lists as a task run of its own.
 
 Asking the store for files never computes: `Store.folder` returns what is there or raises. Who computes with the files
-of a policy, a critic or a rollout opens it here.
+of a policy, a critic or a rollout opens it here. The trajectories of the last rollout stay in memory between the stages
+of an iteration that read them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from tasks.observing import current_observers
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
 from turnwise.store.remaking import make_again
@@ -50,3 +54,18 @@ def restore(reference: Reference, files: Sequence[str]) -> None:
         Task(make, name=RESTORE, task_run_name=f"{RESTORE} {reference}", cache_policy=NO_CACHE, persist_result=False)()
     else:
         make()
+
+
+def trajectories_of(rollout: Reference) -> tuple[Trajectory, ...]:
+    """The trajectories of a rollout, read from the store unless it was the last one asked for.
+
+    Raises ArtifactError as the store and `read_trajectories` do.
+    """
+    return _read(opened(rollout))
+
+
+# An artifact never changes under its digest. What the sampling itself has in memory is not used: a resumed run reads
+# from files, and must read the same.
+@lru_cache(maxsize=1)
+def _read(folder: Path) -> tuple[Trajectory, ...]:
+    return tuple(read_trajectories(folder))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from flows.runtime.server_process import address, free_port
+from flows.runtime.server import address, free_port
 
 SECONDS_TO_START = 300.0
 

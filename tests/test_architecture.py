@@ -39,7 +39,7 @@ ROOMS: Mapping[str, set[str]] = {
     "tracking": {"config", "data", "store"},
     "reporting": {"checking", "config", "data", "results", "statistics", "store", "tracking"},
     "experiment": {"agent", "config", "credit", "curriculum", "data", "health", "policy", "store"},
-    "runs": {
+    "training_runs": {
         *("agent", "config", "credit", "data", "experiment", "health", "policy"),
         *("reporting", "results", "statistics", "store", "tracking"),
     },

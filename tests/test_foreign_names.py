@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 OURS = ("flows", "tasks", "turnwise", "envs", "lab")
 ALLOWED: Mapping[str, Mapping[str, str]] = {
-    "turnwise/policy/engines/any_processor.py": {
+    "turnwise/policy/engines/single_queries.py": {
         "numba.config.CPU_NAME": "Numba's own option, set while one function is compiled and put back",
         "numba.config.CPU_FEATURES": "Numba's own option, set while one function is compiled and put back",
     },

@@ -13,8 +13,8 @@ from tasks.prepare.materials import DemonstrationParameters, demonstrations, tas
 from turnwise.config.schema import RetryOptions
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
-from turnwise.runs.state import TaskSetParameters
 from turnwise.store import default_store
+from turnwise.training_runs.state import TaskSetParameters
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "your-own-world.md").read_text(), re.DOTALL)

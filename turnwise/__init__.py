@@ -28,9 +28,9 @@ _INSTALLED_BESIDE = ("flows", "tasks", "envs")
 PUBLIC = {
     name: module
     for module, names in {
-        "flows.python.ablation_report": "AblationReport read_report",
+        "turnwise.reporting.ablation_report": "AblationReport read_report",
         "flows.python.experiments": "load",
-        "flows.python.judging": "judge",
+        "turnwise.reporting.judging": "judge",
         "flows.python.outside_agents": "Learned learn record",
         "flows.python.recorded": "OpenedPolicy RecordedRuns runs",
         "flows.python.running": "FinishedAblation ablation evaluate prepare run sweep",

@@ -3,10 +3,7 @@
 `from MODULE import NAME as NAME` makes a name public. See docs/python.md.
 """
 
-from flows.python.ablation_report import AblationReport as AblationReport
-from flows.python.ablation_report import read_report as read_report
 from flows.python.experiments import load as load
-from flows.python.judging import judge as judge
 from flows.python.outside_agents import Learned as Learned
 from flows.python.outside_agents import learn as learn
 from flows.python.outside_agents import record as record
@@ -44,6 +41,9 @@ from turnwise.errors import RewardMissing as RewardMissing
 from turnwise.errors import TrainingEnded as TrainingEnded
 from turnwise.errors import TurnwiseError as TurnwiseError
 from turnwise.experiment import Experiment as Experiment
+from turnwise.reporting.ablation_report import AblationReport as AblationReport
+from turnwise.reporting.ablation_report import read_report as read_report
+from turnwise.reporting.judging import judge as judge
 from turnwise.store import Reference as Reference
 from turnwise.tracking.finding import RecordedRun as RecordedRun
 from turnwise.world import Column as Column

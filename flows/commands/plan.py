@@ -32,12 +32,12 @@ from turnwise.policy.dimensions import Dimensions, dimensions_of
 from turnwise.policy.memory_plan import GIB
 from turnwise.policy.pretrained import asks_hub
 from turnwise.reporting.formatting import readable_bytes
-from turnwise.runs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
-from turnwise.runs.readiness import require_model
-from turnwise.runs.state import draw_task_set, task_set_parameters
 from turnwise.store.default import nothing_is_stored
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.revision import require_readable
+from turnwise.training_runs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
+from turnwise.training_runs.readiness import require_model
+from turnwise.training_runs.state import draw_task_set, task_set_parameters
 from turnwise.world import SPLITS, Split, Task
 
 

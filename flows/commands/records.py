@@ -93,7 +93,7 @@ def show(
     from flows.recording.record import recorded_here, recorded_store
     from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
     from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
-    from turnwise.runs import episodes as recorded
+    from turnwise.training_runs import episodes as recorded
 
     wanted = Wanted(
         success=success,
@@ -172,9 +172,9 @@ def compare(
     from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, outcomes_of, references
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.verdicts import budgets, tables
-    from turnwise.runs.iteration_stages import spending
     from turnwise.statistics.evaluation_protocol import differences, told
     from turnwise.store.atomic_write import write_whole
+    from turnwise.training_runs.iteration_stages import spending
 
     console = Console(record=html is not None, highlight=False)
     found = tw.runs(*runs or [], tracking=tracking)

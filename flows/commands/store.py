@@ -136,9 +136,9 @@ def prune(
 
     from turnwise.data.evaluations import success_of
     from turnwise.reporting.formatting import readable_bytes
-    from turnwise.runs.iteration_stages import replaced_inputs
     from turnwise.store import default_store
     from turnwise.store.retention import removals
+    from turnwise.training_runs.iteration_stages import replaced_inputs
 
     console, store = Console(highlight=False), default_store()
     before = _sizes(home())

@@ -274,7 +274,7 @@ def play(
     ] = "plain",
 ) -> None:
     """Play an episode in the terminal, as the policy sees it."""
-    from flows.commands.play import play as play_episode
+    from turnwise.agent.play_by_hand import play as play_episode
 
     made, _ = named_world(world, preset, settings or [])
     play_episode(made, split, task, form, seed, sys.stdin, sys.stdout)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from flows.runtime.server_settings import keep_finished_runs
+from flows.runtime.server import keep_finished_runs
 from turnwise.config import overlays
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment

@@ -19,7 +19,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 
 if TYPE_CHECKING:
-    from flows.endpoint.server import AnsweringPolicy, Recording
+    from flows.runtime.endpoint import AnsweringPolicy, Recording
     from turnwise.experiment import Experiment
 
 
@@ -74,7 +74,7 @@ def record(
         ConfigurationError: there is no such policy, or its tokenizer has no chat template.
     """
     prepare_process()
-    from flows.endpoint.server import Recording, RecordSettings
+    from flows.runtime.endpoint import Recording, RecordSettings
 
     answering = _policy(policy, iteration, best, tracking)
     settings = RecordSettings(engine, device, threads, context_tokens, reply_tokens, float(temperature), seed, at_once)
@@ -133,7 +133,7 @@ def learn(
 
 def _policy(policy: str | Path, iteration: int | None, best: bool, tracking: str | None) -> AnsweringPolicy:
     from flows.credit_study import store_policy
-    from flows.endpoint.server import AnsweringPolicy
+    from flows.runtime.endpoint import AnsweringPolicy
 
     folder = Path(policy)
     if folder.is_dir():
@@ -156,7 +156,7 @@ def _reference(named: Reference | str) -> Reference:
 
 def _rewards(rollout: Reference, given: Mapping[str, RewardSection] | None) -> dict[str, RewardSection]:
     """The rewards of a rollout. Raises ConfigurationError for one that was never posted."""
-    from tasks.rollout.in_memory import trajectories_of
+    from tasks.restoring import trajectories_of
 
     levels: dict[str, RewardSection] = {}
     for trajectory in trajectories_of(rollout):

@@ -26,14 +26,14 @@ from turnwise.project import home
 from turnwise.reporting.data.episodes import Occasion, ShownEpisode, Wanted
 from turnwise.reporting.data.run_groups import grouped, how_tested, judged
 from turnwise.reporting.data.tables import VERDICTS_HEADER, comparison_rows
-from turnwise.runs.episodes import baseline_episodes, in_training, on_task_sets
-from turnwise.runs.iteration_stages import spending
-from turnwise.runs.metrics import curves_of, evaluation_metrics
 from turnwise.statistics import Judgement
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import Reference
 from turnwise.suggestions import meant
 from turnwise.tracking.finding import RecordedRun
+from turnwise.training_runs.episodes import baseline_episodes, in_training, on_task_sets
+from turnwise.training_runs.iteration_stages import spending
+from turnwise.training_runs.metrics import curves_of, evaluation_metrics
 
 if TYPE_CHECKING:
     import pandas as pd

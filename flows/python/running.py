@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from flows.plan import plan_ablation
-from flows.python.ablation_report import AblationReport
 from flows.python.recorded import RecordedRuns, runs
 from flows.recording.publish import AblationResult, publish_recorded
 from flows.recording.record import recording_store, tracking_uri
@@ -19,8 +18,9 @@ from tasks.observing import Observer, StageCall, notify, observing
 from turnwise.config.sweeps import Range, candidates
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.experiment import Experiment, single
-from turnwise.runs.state import Prepared
+from turnwise.reporting.ablation_report import AblationReport
 from turnwise.store.default import require_place
+from turnwise.training_runs.state import Prepared
 
 if TYPE_CHECKING:
     from flows.sweep import SweepResult

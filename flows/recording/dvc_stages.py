@@ -38,12 +38,12 @@ from turnwise.experiment import Experiment, single
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
 from turnwise.reporting.data.tables import as_csv
-from turnwise.runs import iteration_stages
-from turnwise.runs.memory import require_memory
-from turnwise.runs.results import DIGESTS_FILE
-from turnwise.runs.state import Prepared, Run
 from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
+from turnwise.training_runs import iteration_stages
+from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.results import DIGESTS_FILE
+from turnwise.training_runs.state import Prepared, Run
 from turnwise.world import SPLITS
 
 

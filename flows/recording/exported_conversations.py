@@ -21,8 +21,8 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted
 from turnwise.reporting.markdown import render
-from turnwise.runs.episodes import in_training, on_task_sets
 from turnwise.tracking.finding import RecordedRun
+from turnwise.training_runs.episodes import in_training, on_task_sets
 from turnwise.world import make_world
 
 SPLITS = {"training": "train", "validation": "validation", "test": "test"}

@@ -24,13 +24,13 @@ from turnwise.policy.gguf_sources import wheel_models
 from turnwise.policy.pretrained import is_commit
 from turnwise.project import home
 from turnwise.reporting.markdown import render
-from turnwise.runs.state import worked_examples
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import Ancestor, ancestry, codes, platforms
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.models import register_policy
+from turnwise.training_runs.state import worked_examples
 from turnwise.world import make_world
 
 CARD = "README.md"

@@ -10,24 +10,24 @@ from flows.health import judge_start
 from flows.plan import Plan
 from flows.recording.exported_policy import register_best
 from flows.recording.record import AblationRecord, tracking_uri
-from tasks.report.report_file import read_report
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
 from turnwise.reporting.formatting import race_sentences
 from turnwise.results.cells import WARM_START
 from turnwise.results.report_data import ReportData
-from turnwise.runs.metrics import summary_metrics
-from turnwise.runs.results import (
+from turnwise.store.digests import digest_of
+from turnwise.tracking.finding import find_runs
+from turnwise.training_runs.metrics import summary_metrics
+from turnwise.training_runs.results import (
     all_references,
     compared_with_former,
     digests_of,
+    read_report,
     results_folder,
     with_circumstances,
     write_results,
 )
-from turnwise.runs.state import AblationOutcome, require_none, said_of
-from turnwise.store.digests import digest_of
-from turnwise.tracking.finding import find_runs
+from turnwise.training_runs.state import AblationOutcome, require_none, said_of
 
 logger = logging.getLogger(__name__)
 

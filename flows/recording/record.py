@@ -18,7 +18,7 @@ from typing import Literal, ParamSpec
 
 from tasks.caching import all_dependencies
 from tasks.playing import playing_code, world_code
-from tasks.rollout.in_memory import trajectories_of
+from tasks.restoring import trajectories_of
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
@@ -30,9 +30,6 @@ from turnwise.experiment import Experiment, load
 from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root, start_folder
-from turnwise.runs import iteration_stages
-from turnwise.runs.metrics import evaluation_metrics, metrics_of
-from turnwise.runs.state import Iteration, Prepared, Run, play_parameters
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.default import use_storage
 from turnwise.store.digests import digest_of
@@ -47,6 +44,9 @@ from turnwise.tracking.finding import ARTIFACTS_FILE, RecordedRun, RunArtifacts,
 from turnwise.tracking.locations import HOME
 from turnwise.tracking.ownership import close_abandoned
 from turnwise.tracking.runs import IterationMetrics
+from turnwise.training_runs import iteration_stages
+from turnwise.training_runs.metrics import evaluation_metrics, metrics_of
+from turnwise.training_runs.state import Iteration, Prepared, Run, play_parameters
 from turnwise.world import SPLITS, Split, world_class
 
 CONTEXTS: Mapping[Split, Literal["training", "validation", "testing"]] = {

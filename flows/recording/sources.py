@@ -31,14 +31,14 @@ from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
 from turnwise.reporting.data.tables import COUNTS, SECONDS
 from turnwise.results.cells import WARM_START, cell, column_of, table_columns
-from turnwise.runs.iteration_stages import accounts, recorded_groups, spending
-from turnwise.runs.metrics import metrics_in
-from turnwise.runs.results import recorded_seconds
 from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.names import mlflow_name
+from turnwise.training_runs.iteration_stages import accounts, recorded_groups, spending
+from turnwise.training_runs.metrics import metrics_in
+from turnwise.training_runs.results import recorded_seconds
 from turnwise.world import Column, World, make_world
 
 DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>[^/]+)(/(?P<column>.+))?")

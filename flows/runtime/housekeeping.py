@@ -2,7 +2,7 @@
 
 All flow runs of a process have its token (`turnwise.store.process_register`) as a tag. So the runs of a dead process
 are known, whatever server lists them; runs of a live process, or runs that are not from this home, are never touched.
-Old runs are removed by the server itself: see `flows.runtime.server_settings.REMOVAL_OF_OLD_RUNS`.
+Old runs are removed by the server itself: see `flows.runtime.server.REMOVAL_OF_OLD_RUNS`.
 """
 
 from __future__ import annotations

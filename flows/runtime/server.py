@@ -8,7 +8,11 @@ heartbeat from any client. If two supervisors start at once, one gets the lock a
     <home>/prefect/supervisor.lock   held by the supervisor; the kernel releases it when the supervisor dies
     <home>/prefect/heartbeat         touched by every client every 20 seconds
     <home>/prefect/server.log        the server's output
-    <home>/prefect/migrated          the version of Prefect that prepared the database
+    <home>/prefect/prefect.db        the database
+    <home>/prefect/migrated          the version of Prefect whose tables it has
+
+Making the tables takes half of a first start. So they are made once per installation, and the server of a new home
+begins with a copy (`turnwise.store.prepared_databases`).
 
 Nothing here imports Prefect: it reads its settings at import, so they must be in the environment before.
 
@@ -23,12 +27,15 @@ origin (`flows.runtime.own_pages` closes them).
 from __future__ import annotations
 
 import argparse
+import ctypes
 import fcntl
 import http.client
+import importlib.metadata
 import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -36,15 +43,167 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
 from flows.runtime.direct_clients import bypass_proxies, is_direct
-from flows.runtime.server_process import address, end, free_port, has_tables, keep_tables, start
-from flows.runtime.server_settings import CLIENT_SETTINGS
+from flows.runtime.own_pages import ORIGINS_VARIABLE, own_origins
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home
+from turnwise.store.atomic_write import make_file
 from turnwise.store.full_disk import require_room
+from turnwise.store.prepared_databases import copy_prepared, keep_prepared
+from turnwise.store.sqlite_address import sqlite_address
+
+CLIENT_SETTINGS = {
+    "DO_NOT_TRACK": "true",
+    "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+}
+"""Settings of a client of any server; the user's environment takes precedence.
+
+500 is what Prefect's server answers while its database is restarted: the client asks again for a minute, as it does by
+itself after 503. The internal loggers would print each event that a lost server did not take.
+"""
+
+UNNEEDED_SERVICES = (
+    "CANCELLATION_CLEANUP",
+    "CLEANUP_RECONCILER",
+    "EVENT_PERSISTER",
+    "FOREMAN",
+    "LATE_RUNS",
+    "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR",
+    "SCHEDULER",
+    "TRIGGERS",
+)
+"""Services for deployments and automations, which need a server of their own (`prefect server start`), and the one that
+keeps every event for the page *Event Feed*: it costs as much as all else that the server does for a stage. Flow runs,
+task runs and their states are recorded without it."""
+
+SECONDS_THAT_RUNS_STAY = "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD"
+REMOVAL_OF_OLD_RUNS = {
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    SECONDS_THAT_RUNS_STAY: str(30 * 24 * 3600),
+}
+"""Prefect's own clean-up service, at the server's start and every hour; runs stay for 30 days where no experiment says
+otherwise (`keep_finished_runs`). The environment takes precedence."""
+
+
+def keep_finished_runs(days: int) -> None:
+    """Have a server that is started from here on list a finished run for so many days. Results stay cached for longer:
+    they are found by key, not by run. What the environment says already takes precedence.
+    """
+    # A variable and not an argument: the server is a grandchild, which inherits the environment of its starter.
+    os.environ.setdefault(SECONDS_THAT_RUNS_STAY, str(days * 24 * 3600))
+
+
+BATCHED_RECORDS = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "2",
+}
+"""Write task states every two seconds. Prefect's default, one at a time, takes a tenth of a core."""
+
+
+DATABASE = "prefect.db"
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def address(port: int) -> str:
+    """The address of the API of a server on this port."""
+    return f"http://127.0.0.1:{port}/api"
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_process(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Start the server of a folder, with the tables of another home's server where the folder has no database."""
+    copy_tables(folder)
+    make_file(folder / DATABASE)
+    app = ["--factory", "flows.runtime.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[2])]
+    app += ["--host", "127.0.0.1", "--port", str(port)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", *app, "--log-level", "warning", "--lifespan", "on"],
+        cwd=folder,
+        env={**os.environ, **process_settings(folder, port)},
+        preexec_fn=die_with_parent,
+    )
+
+
+def process_settings(folder: Path, port: int) -> dict[str, str]:
+    """The environment variables of the server."""
+    chosen = {
+        **CLIENT_SETTINGS,
+        "PREFECT_HOME": str(folder),
+        "PREFECT_API_URL": address(port),
+        ORIGINS_VARIABLE: own_origins(port),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": sqlite_address(folder / DATABASE, "sqlite+aiosqlite"),
+        **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in UNNEEDED_SERVICES},
+        **{name: os.environ.get(name, value) for name, value in REMOVAL_OF_OLD_RUNS.items()},
+        **BATCHED_RECORDS,
+    }
+    if has_tables(folder):
+        # Checking for migrations takes half of the start, and the same version of Prefect has none.
+        chosen["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] = "false"
+    return chosen
+
+
+def has_tables(folder: Path) -> bool:
+    """Whether the folder's database has the tables of the installed Prefect."""
+    marker = folder / "migrated"
+    prepared = marker.is_file() and (folder / DATABASE).is_file()
+    return prepared and marker.read_text(encoding="utf-8") == importlib.metadata.version("prefect")
+
+
+def copy_tables(folder: Path) -> None:
+    """Begin the folder's database with the tables of another home's server, where there is one and it has none yet."""
+    database = folder / DATABASE
+    if not database.exists() and copy_prepared(_tables(), database):
+        _mark(folder)
+
+
+def keep_tables(folder: Path) -> None:
+    """Note that a server has made the tables of its database; where it holds no runs, keep a copy for other homes."""
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        is_new = database.execute("SELECT count(*) FROM flow_run").fetchone() == (0,)
+    if is_new:
+        keep_prepared(_tables(), folder / DATABASE)
+    _mark(folder)
+
+
+def die_with_parent() -> None:
+    """On Linux, have the kernel stop the server if its supervisor is killed, so that it is not left running."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def end_process(server: subprocess.Popen[bytes]) -> None:
+    """End the server, by force if it takes longer than ten seconds."""
+    server.terminate()
+    try:
+        server.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _mark(folder: Path) -> None:
+    (folder / "migrated").write_text(importlib.metadata.version("prefect"), encoding="utf-8")
+
+
+def _tables() -> str:
+    return f"prefect-{importlib.metadata.version('prefect')}"
+
 
 START_TIMEOUT_SECONDS = 180.0
 HEARTBEAT_SECONDS = 20.0
@@ -267,13 +426,13 @@ class Supervisor:
                 return 0
             (self.folder / "heartbeat").touch()
             port = free_port()
-            server = start(self.folder, port)
+            server = start_process(self.folder, port)
             try:
                 self._watch(server, port, lock)
                 return 0 if server.poll() is None else 1
             finally:
                 (self.folder / "server.json").unlink(missing_ok=True)
-                end(server)
+                end_process(server)
 
     def _publish(self, port: int) -> None:
         temporary = self.folder / f"server.json.{os.getpid()}"

@@ -29,8 +29,8 @@ from tasks.observing import StageCall
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import count, trained
-from turnwise.runs import iteration_stages
-from turnwise.runs.state import ON_TEST_TASKS
+from turnwise.training_runs import iteration_stages
+from turnwise.training_runs.state import ON_TEST_TASKS
 
 TEST = "evaluate on test tasks"
 """The kind of the evaluations on the test task set, which is larger than that of validation."""
@@ -47,7 +47,7 @@ EXPECTED_SECONDS = {
     "report": 5.0,
     "pretraining": 400.0,
 }
-"""Rough seconds on two cores of the stages outside iterations; for the others see `turnwise.runs.iteration_stages`."""
+"""Rough seconds on two cores of the stages outside iterations; `IterationStage` has those of the others."""
 
 SECONDS_OF_TRUST = 20.0
 """How many seconds of work the rough seconds themselves count for in the pace."""

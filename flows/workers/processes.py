@@ -37,9 +37,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.runtime.display import Display, WorkerView
 from flows.runtime.housekeeping import computing_for_another
 from flows.runtime.sampler import Sampler, sampling_ahead
-from flows.workers.following import FollowedRun
-from flows.workers.orders import RunOrder, make_ordered, read_order
-from flows.workers.reports import read_report, reporting_stages
+from flows.workers.reported_runs import FollowedRun, RunOrder, make_ordered, read_order, read_report, reporting_stages
 from turnwise.child_process import LAST_WORDS, ChildLost, ChildProcess, ParentProcess
 from turnwise.errors import TurnwiseError
 

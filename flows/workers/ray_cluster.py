@@ -16,12 +16,14 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -33,17 +35,51 @@ from prefect.flows import Flow
 from flows.runtime.display import Display
 from flows.runtime.housekeeping import computing_for_another
 from flows.runtime.process_settings import OFFLINE, QUIET, THREADS
-from flows.runtime.server_settings import CLIENT_SETTINGS
-from flows.workers.following import FollowedRun
-from flows.workers.orders import RunOrder, make_ordered
-from flows.workers.ray_head import RayHead, token_mode
-from flows.workers.reports import read_report, reporting_stages
+from flows.runtime.server import CLIENT_SETTINGS
+from flows.workers.reported_runs import FollowedRun, RunOrder, make_ordered, read_report, reporting_stages
 from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
 from turnwise.project import home, one_project, start_folder
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
+
+SECONDS_WITHOUT_HEAD = 20.0
+"""For how long the head may not answer. After 60 Ray would end this process, without a word of ours."""
+SECONDS_BETWEEN_LOOKS_AT_HEAD = 1.0
+
+
+class RayHead:
+    """Looks whether the head answers."""
+
+    def __init__(self, address: str) -> None:
+        """`address` is HOST:PORT of the head's control service (GCS)."""
+        host, _, port = address.rpartition(":")
+        self._address = host, int(port)
+        self._answered = time.monotonic()
+
+    def loss(self) -> str:
+        """Why the head counts as lost; empty as long as it answers, or has answered a moment ago."""
+        silent = time.monotonic() - self._answered
+        if silent < SECONDS_BETWEEN_LOOKS_AT_HEAD:
+            return ""
+        try:
+            socket.create_connection(self._address, timeout=SECONDS_WITHOUT_HEAD / 2).close()
+        except OSError as error:
+            return f"its head has not answered for {silent:.0f} s ({error})" if silent > SECONDS_WITHOUT_HEAD else ""
+        self._answered = time.monotonic()
+        return ""
+
+
+def token_mode() -> dict[str, str]:
+    """The variable by which Ray shows its token, where there is one.
+
+    `ray start` has a cluster ask for it, and a process that joins by `ray.init` does not show it by itself. Ray reads
+    the variable when it is imported.
+    """
+    named = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return {"RAY_AUTH_MODE": "token"} if named or (Path.home() / ".ray" / "auth_token").exists() else {}
+
 
 LOSSES_OF_A_RUN = 3
 """How often Ray begins a run again whose worker was lost."""

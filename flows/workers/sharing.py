@@ -25,11 +25,11 @@ from flows.train import train
 from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
-from turnwise.runs.seeds import RunName
-from turnwise.runs.state import Iteration, Prepared, Run
+from turnwise.training_runs.seeds import RunName
+from turnwise.training_runs.state import Iteration, Prepared, Run
 
 if TYPE_CHECKING:
-    from flows.workers.following import FollowedRun
+    from flows.workers.reported_runs import FollowedRun
 
 logger = logging.getLogger(__name__)
 
@@ -144,8 +144,7 @@ class SharedRuns(Observer):
         if self._make_workers is None or not runs:
             return
         # Imported here: a repeat, which has nothing to hand out, does without.
-        from flows.workers.following import FollowedRun
-        from flows.workers.orders import RunOrder
+        from flows.workers.reported_runs import FollowedRun, RunOrder
 
         self._workers = self._workers or self._make_workers()
         prepared = vars(self._prepared)

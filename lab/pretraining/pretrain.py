@@ -40,10 +40,10 @@ from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import BASE_POLICIES
 from turnwise.project import project_root
 from turnwise.reporting.markdown import render
-from turnwise.runs.state import TaskSetParameters, play_parameters, task_set_parameters
 from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.suggestions import unknown
+from turnwise.training_runs.state import TaskSetParameters, play_parameters, task_set_parameters
 
 CARD = "README.md"
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from flows.python.running import ablation as run_ablation
 from flows.recording.record import project_tracking_uri
-from flows.runtime.server_settings import keep_finished_runs
+from flows.runtime.server import keep_finished_runs
 from lab.science.claim_verdicts import decide
 from lab.science.claims import ClaimsPage, PlannedAblation, known_claims
 from lab.science.science_page import Record, figures, page
@@ -26,11 +26,11 @@ from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
 from turnwise.reporting.data.run_groups import at_equal_budgets, grouped
 from turnwise.results.report_data import ReportData
-from turnwise.runs.iteration_stages import spending
-from turnwise.runs.state import require_none
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import use_storage
 from turnwise.tracking.finding import find_runs
+from turnwise.training_runs.iteration_stages import spending
+from turnwise.training_runs.state import require_none
 
 PAGES = Path("docs/science")
 

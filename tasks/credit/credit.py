@@ -15,8 +15,7 @@ from tasks.credit.scores import read_scores
 from tasks.credit.select import read_kept
 from tasks.orchestration.deferred import task
 from tasks.playing import format_code
-from tasks.restoring import opened
-from tasks.rollout.in_memory import trajectories_of
+from tasks.restoring import opened, trajectories_of
 from turnwise.agent.formats import format_class, thought_tokens
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.config.schema import Credit, RewardSection, Section

@@ -4,6 +4,9 @@ The record (`turnwise.health.record`) is an artifact, so a resumed run continues
 turn limit from it and passes the limit, not the artifact, to the next rollout as a parameter: rollouts that differ only
 in how their limit was arrived at are the same, and variants of an ablation share cached rollouts until their limits
 diverge.
+
+The probe measures with models how far a batch is from the warm start, and whether thoughts depend on their prompts. It
+costs forward passes, counted by the metric `scored_tokens`, so it runs only every few iterations, on a sample.
 """
 
 from __future__ import annotations
@@ -12,14 +15,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import POLICY, begin_with
+from tasks.models_in_memory import POLICY, SCORING, begin_with, log_probabilities, reference_log_probabilities
 from tasks.orchestration.deferred import task
 from tasks.playing import frame_of
-from tasks.rollout.in_memory import trajectories_of
+from tasks.restoring import trajectories_of
 from turnwise.agent.branching import turn_of
 from turnwise.config.schema import Section
+from turnwise.data.arrays import Ragged, SequenceBatch, Sequences
 from turnwise.data.trajectory import Trajectory
 from turnwise.health.monitors import OF_PROBE, Values
+from turnwise.health.probe import ProbeParameters, probe_batch
 from turnwise.health.record import HEALTH, HealthParameters, HealthRecord, measure_iteration, record_health
 from turnwise.plugins import MONITOR, plugin_modules
 from turnwise.store import Reference, default_store
@@ -118,3 +123,32 @@ def read_monitors(reference: Reference) -> dict[str, float]:
     """The monitors of one iteration, from the metrics of its artifact `health`."""
     metrics = default_store().metrics(reference)
     return {name.removeprefix("monitor/"): value for name, value in metrics.items() if name.startswith("monitor/")}
+
+
+@task(name="probe", task_run_name="{label}: probe", retries=1)
+@depends_on(kernel=(*SCORING, "turnwise.health.probe", "turnwise.policy.function_frame"), writes="probe 1")
+def probe(
+    parameters: ProbeParameters,
+    *,
+    policy: Reference,
+    warm_start: Reference,
+    rollout: Reference,
+    tokenizer: Reference,
+    label: str = "probe",
+) -> Reference:
+    """Compute the monitors that need models, as metrics: see `turnwise.health.monitors`.
+
+    `policy` is the behaviour policy of the rollout.
+    """
+    loaded, temperature, tokens = parameters.learner, parameters.temperature, parameters.micro_batch_tokens
+
+    def by_warm_start(sequences: SequenceBatch) -> Ragged:
+        return reference_log_probabilities(warm_start, loaded, policy, sequences, temperature, tokens)
+
+    def by_policy(sequences: Sequences) -> Ragged:
+        return log_probabilities(policy, loaded, sequences, temperature, tokens)
+
+    with default_store().write("probe") as draft:
+        decode = frame_of(tokenizer).decode
+        draft.metrics.update(probe_batch(parameters, trajectories_of(rollout), decode, by_warm_start, by_policy))
+    return draft.reference

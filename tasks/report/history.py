@@ -16,8 +16,8 @@ from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
 from turnwise.results.outcomes import VariantWork
 from turnwise.results.report_data import SHARE, AlarmRaised, Curve, Endings
-from turnwise.runs.iteration_stages import Measure
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.iteration_stages import Measure
 
 
 @dataclass(frozen=True)

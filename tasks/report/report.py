@@ -13,7 +13,6 @@ from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
 from tasks.playing import world_code
 from tasks.report import history
-from tasks.report.report_file import DATA_FILE
 from tasks.restoring import opened
 from turnwise.config.schema import RewardSection, Section, SeedsUntil, WorldSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
@@ -33,11 +32,12 @@ from turnwise.results.cells import (
     whole_curve,
 )
 from turnwise.results.outcomes import Outcomes, collected, ended_run
-from turnwise.runs.iteration_stages import Measure
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points
 from turnwise.statistics.until_decided import Looks, with_looks, worth_having
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.iteration_stages import Measure
+from turnwise.training_runs.results import DATA_FILE
 from turnwise.world import Column, Reward, World, make_world
 
 VALIDATION = "Learning, on the validation task set"

@@ -8,8 +8,7 @@ from tasks.caching import depends_on
 from tasks.credit.credit import save_credit
 from tasks.orchestration.deferred import task
 from tasks.playing import world_code
-from tasks.restoring import opened
-from tasks.rollout.in_memory import trajectories_of
+from tasks.restoring import opened, trajectories_of
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.credit import CreditBatch
 from turnwise.credit.rejection_sampling import successes

@@ -23,8 +23,7 @@ from tasks.models_in_memory import (
 )
 from tasks.orchestration.deferred import task
 from tasks.playing import frame_of, hindsight_code, hindsight_reads
-from tasks.restoring import opened
-from tasks.rollout.in_memory import trajectories_of
+from tasks.restoring import opened, trajectories_of
 from turnwise import seeding
 from turnwise.agent.playing import PlayParameters, episode_config
 from turnwise.config.model_settings import Compute, LearnerParameters

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from turnwise.agent.context import SUMMARY_WORDS, make_context
-from turnwise.agent.demonstration import tokenized
 from turnwise.agent.episode import Episode
 from turnwise.agent.formats import ThinkAnswerFormat
+from turnwise.agent.imitation import tokenized
 from turnwise.agent.loop import episode_seed, make_episodes, play_scripted, roll_out
 from turnwise.agent.modes import MODES, make_mode
 from turnwise.agent.replay import Continuation, points

@@ -6,8 +6,8 @@ import pytest
 from agent_samples import CONTEXTS, THOUGHTFUL, Climb, Disturbed, Hill, answer_in_tokens, rules_for
 
 from turnwise.agent.context import make_context
-from turnwise.agent.demonstration import tokenized
 from turnwise.agent.formats import FORMATS, ThinkAnswerFormat, make_format
+from turnwise.agent.imitation import tokenized
 from turnwise.agent.loop import make_episodes, play_scripted
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.agent.scripted import MISTAKEN

@@ -20,10 +20,10 @@ import pytest
 from agent_samples import check_segments
 
 from turnwise.agent.context import make_context
-from turnwise.agent.demonstration import tokenized
 from turnwise.agent.episode import Episode, EpisodeConfig
 from turnwise.agent.formats import FORMATS, make_format
 from turnwise.agent.host import RetryPolicy
+from turnwise.agent.imitation import tokenized
 from turnwise.agent.loop import make_episodes, play_scripted, roll_out
 from turnwise.agent.modes import MODES, make_mode
 from turnwise.config.agent import ContextSection, ModeSection

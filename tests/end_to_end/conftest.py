@@ -13,7 +13,7 @@ from shared_folder import shared_folder
 
 from flows.prepare import prepare_materials, prepare_policy
 from turnwise.experiment import load
-from turnwise.runs.state import Prepared
+from turnwise.training_runs.state import Prepared
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 from project_copy import copy_project, importing, start
 
-from flows.runtime.server_process import copy_tables, has_tables
+from flows.runtime.server import copy_tables, has_tables
 
 START_SECONDS = 500.0
 COMMANDS = ("deploy", "deployment", "work_pool", "automation")

@@ -15,8 +15,8 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.experiment import Experiment, load
 from turnwise.policy.learner.losses import LOSSES
-from turnwise.runs.state import Iteration, Prepared
 from turnwise.store import default_store
+from turnwise.training_runs.state import Iteration, Prepared
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).parent / "tiny.yaml"

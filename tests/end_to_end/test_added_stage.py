@@ -28,12 +28,12 @@ from tasks.orchestration.deferred import task
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
-from turnwise.runs import iteration_stages
-from turnwise.runs.iteration_stages import IterationStage, MachineCost, PlottedMetric
-from turnwise.runs.results import all_references
-from turnwise.runs.state import Iteration, Run
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import find_runs
+from turnwise.training_runs import iteration_stages
+from turnwise.training_runs.iteration_stages import IterationStage, MachineCost, PlottedMetric
+from turnwise.training_runs.results import all_references
+from turnwise.training_runs.state import Iteration, Run
 
 pytestmark = pytest.mark.chain
 

@@ -23,8 +23,7 @@ from flows.recording import dvc_stages, publish
 from flows.recording.publish import AblationResult
 from flows.sweep import sweep, sweep_experiment
 from flows.train import train
-from flows.workers.following import FollowedRun
-from flows.workers.reports import Made, Report
+from flows.workers.reported_runs import FollowedRun, Made, Report
 from flows.workers.sharing import SharedRuns
 from tasks.health.health import read_health
 from turnwise.config.sweeps import candidates
@@ -33,9 +32,9 @@ from turnwise.experiment import Experiment, load
 from turnwise.reporting.finding import report_finding
 from turnwise.results.cells import cell
 from turnwise.results.report_data import ReportData
-from turnwise.runs.state import Prepared
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun
+from turnwise.training_runs.state import Prepared
 from turnwise.world import make_world
 
 pytestmark = pytest.mark.chain

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from tasks.credit.scores import read_scores
 from tasks.playing import frame_of
-from tasks.rollout.in_memory import trajectories_of
+from tasks.restoring import trajectories_of
 from turnwise.agent.formats import SearchFormat
 from turnwise.agent.hindsight import spelled_answer
 from turnwise.store import default_store

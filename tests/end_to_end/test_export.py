@@ -28,9 +28,9 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.policy.model_files import MODEL_FILES
-from turnwise.runs.readiness import require_model
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun, find_runs
+from turnwise.training_runs.readiness import require_model
 
 pytestmark = pytest.mark.chain
 

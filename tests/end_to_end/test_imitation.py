@@ -14,8 +14,8 @@ from flows.train import train
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.data.trajectory_files import read_credit, read_trajectories
 from turnwise.experiment import Experiment, load
-from turnwise.runs.state import Prepared, Run
 from turnwise.store import default_store
+from turnwise.training_runs.state import Prepared, Run
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
@@ -74,7 +74,7 @@ def test_conversations_that_do_not_fit_into_the_context_are_left_out_and_said(
     path.write_text("".join(json.dumps({"messages": messages * times}) + "\n" for times in (1, 60)))
     experiment = tiny(f"data.conversations={path}")
     materials = prepare_materials(experiment)
-    from turnwise.runs.state import play_parameters
+    from turnwise.training_runs.state import play_parameters
 
     sequences = sequences_to_imitate(play_parameters(experiment), materials.tokenizer, materials.demonstrations)
     assert len(sequences) == 1

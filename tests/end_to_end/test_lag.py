@@ -22,8 +22,8 @@ from flows.train import train
 from tasks.observing import Observer, StageCall, observing
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load, single
-from turnwise.runs.state import Prepared, Run
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import Prepared, Run
 
 pytestmark = pytest.mark.chain
 

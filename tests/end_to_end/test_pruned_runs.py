@@ -17,9 +17,9 @@ from turnwise.errors import ArtifactError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.adapter import has_adapter
 from turnwise.policy.model_files import MODEL_FILES
-from turnwise.runs.state import Iteration, Prepared, Run
 from turnwise.store import Reference, default_store
 from turnwise.store.retention import Keep, files_to_prune
+from turnwise.training_runs.state import Iteration, Prepared, Run
 
 pytestmark = pytest.mark.chain
 

@@ -11,9 +11,8 @@ import pytest
 from comparison import Computed, compared
 
 from flows.runtime.display import WorkerView
-from flows.workers.following import FollowedRun
 from flows.workers.ray_cluster import LOOPBACK
-from flows.workers.reports import Began, Iterated, Report
+from flows.workers.reported_runs import Began, FollowedRun, Iterated, Report
 from tests.process_tree import command_line, descendants
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment, load

@@ -17,7 +17,7 @@ from turnwise.project import home
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.html.page import page
 from turnwise.reporting.terminal.comparison import print_report
-from turnwise.runs.state import Prepared
+from turnwise.training_runs.state import Prepared
 
 pytestmark = [pytest.mark.chain]
 

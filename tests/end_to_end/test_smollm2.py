@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 from flows.commands import cli
 from flows.prepare import prepare_materials, prepare_policy
 from tasks.caching import cache_key
-from tasks.prepare.conversion import ConversionParameters, converted_policy
+from tasks.prepare.materials import ConversionParameters, converted_policy
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.engines.contract import Sampling

@@ -18,15 +18,14 @@ from flows.plan import plan_runs
 from flows.runtime.display import WorkerView
 from flows.runtime.work_left import kind_of
 from flows.sweep import sweep_experiment, sweep_seeds
-from flows.workers.following import FollowedRun
-from flows.workers.reports import Ended, Made, Report
+from flows.workers.reported_runs import Ended, FollowedRun, Made, Report
 from flows.workers.sharing import SharedRuns
 from tasks.observing import Observer, StageCall, observing
 from turnwise.config.sweeps import candidates
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
-from turnwise.runs.state import Prepared
 from turnwise.store import Store, default_store
+from turnwise.training_runs.state import Prepared
 
 pytestmark = pytest.mark.chain
 

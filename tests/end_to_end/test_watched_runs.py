@@ -32,8 +32,8 @@ from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.project import home
-from turnwise.runs.state import Iteration, Prepared, Run
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import Iteration, Prepared, Run
 
 pytestmark = pytest.mark.chain
 

@@ -11,8 +11,8 @@ from comparison import Computed
 
 import turnwise as tw
 from flows.commands import cli
+from flows.python.what_if import other_experiment
 from flows.recording.record import recorded_here
-from flows.what_if.settings import other_experiment
 from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import MODEL_FILES

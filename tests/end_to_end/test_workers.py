@@ -17,9 +17,7 @@ from rich.console import Console
 
 from flows.plan import plan_ablation
 from flows.runtime.display import WorkerView
-from flows.workers.following import FollowedRun
-from flows.workers.orders import RunOrder
-from flows.workers.reports import Began, Iterated, Made, Report, Started
+from flows.workers.reported_runs import Began, FollowedRun, Iterated, Made, Report, RunOrder, Started
 from flows.workers.sharing import SharedRuns
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load

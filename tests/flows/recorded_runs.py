@@ -17,11 +17,11 @@ from turnwise.data.task_sets import tasks_of
 from turnwise.experiment import Experiment, load
 from turnwise.policy.token_texts import TOKENIZER_FILE
 from turnwise.project import home
-from turnwise.runs.state import TaskSetParameters, play_parameters
 from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import ARTIFACTS_FILE, BASELINES_FILE, BaselinesArtifacts, RunArtifacts
+from turnwise.training_runs.state import TaskSetParameters, play_parameters
 from turnwise.world import SPLITS, Split
 
 NONE_ENDED: Mapping[str, EarlyEnd] = {}

@@ -15,10 +15,10 @@ from turnwise.errors import ConfigurationError, DiskFull
 from turnwise.reporting.data.run_groups import _seconds, at_equal_budgets, grouped, how_tested, judged, outcomes_of
 from turnwise.reporting.terminal.verdicts import standings
 from turnwise.results.cells import cell
-from turnwise.runs.iteration_stages import spending
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
+from turnwise.training_runs.iteration_stages import spending
 from turnwise.world import make_world
 
 SEEDS = (1, 2, 3)

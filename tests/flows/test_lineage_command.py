@@ -14,10 +14,10 @@ from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import Change
-from turnwise.runs.metrics import metrics_of
-from turnwise.runs.state import Iteration, Models, Prepared, Run, changed, task_set_parameters
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
+from turnwise.training_runs.metrics import metrics_of
+from turnwise.training_runs.state import Iteration, Models, Prepared, Run, changed, task_set_parameters
 from turnwise.world import SPLITS
 
 COSTS = ("seconds/", "speed/", "memory/", "probe/")

@@ -20,8 +20,8 @@ from turnwise.experiment import Experiment, load
 from turnwise.policy.dimensions import Dimensions, dimensions_in, dimensions_of
 from turnwise.policy.memory_plan import GIB
 from turnwise.policy.sizes import count
-from turnwise.runs import memory
-from turnwise.runs.memory import (
+from turnwise.training_runs import memory
+from turnwise.training_runs.memory import (
     MemoryPlan,
     fits,
     largest_plan,

@@ -19,10 +19,10 @@ from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.errors import ConfigurationError
-from turnwise.runs.state import TaskSetParameters
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.library import PARENT
+from turnwise.training_runs.state import TaskSetParameters
 from turnwise.world import Task
 
 TASKS = ("one", "two")

@@ -13,7 +13,7 @@ from flows.runtime import disk
 from tasks.observing import Observer, StageCall, observing
 from tests.own_view import let_see
 from turnwise.errors import ConfigurationError
-from turnwise.runs.state import Prepared
+from turnwise.training_runs.state import Prepared
 
 
 class Calls(Observer):

@@ -13,9 +13,9 @@ from flows.train import _prune_behind
 from turnwise.config.model_settings import Adapter
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
-from turnwise.runs.state import Iteration, Models, Prepared, Run
 from turnwise.store import Reference
 from turnwise.store.retention import Keep, RetentionEntry, kept
+from turnwise.training_runs.state import Iteration, Models, Prepared, Run
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.workers import ray_head
-from flows.workers.ray_head import SECONDS_WITHOUT_HEAD, RayHead, token_mode
+from flows.workers import ray_cluster
+from flows.workers.ray_cluster import SECONDS_WITHOUT_HEAD, RayHead, token_mode
 from tests.own_view import let_see
 
 
 def test_a_head_is_lost_when_it_has_not_answered_for_a_while_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    let_see(monkeypatch, ray_head, "time", monotonic=lambda: now[0])
+    let_see(monkeypatch, ray_cluster, "time", monotonic=lambda: now[0])
     with socket.create_server(("127.0.0.1", 0)) as listening:
         head = RayHead(f"127.0.0.1:{listening.getsockname()[1]}")
         now[0] = 100.0

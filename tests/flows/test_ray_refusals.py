@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from flows.workers import ray_cluster
-from flows.workers.following import FollowedRun
 from flows.workers.ray_cluster import RayWorkers, run_by_ray
+from flows.workers.reported_runs import FollowedRun
 from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, ContractError, TurnwiseError
 from turnwise.project import start_folder

@@ -14,8 +14,8 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
-from turnwise.runs.readiness import require_model
 from turnwise.tracking.database import require_store
+from turnwise.training_runs.readiness import require_model
 
 PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 

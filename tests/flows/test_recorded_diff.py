@@ -10,9 +10,9 @@ from test_lineage_command import made
 
 from flows.recording.record import AblationRecord
 from tasks.prepare.materials import task_set
-from turnwise.runs.state import Prepared, task_set_parameters
 from turnwise.store import run_environment
 from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
+from turnwise.training_runs.state import Prepared, task_set_parameters
 from turnwise.world import SPLITS
 
 DIFF = """diff --git a/code.py b/code.py

@@ -23,8 +23,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from flows.runtime import server, server_process
-from flows.runtime.server_settings import SECONDS_THAT_RUNS_STAY, keep_finished_runs
+from flows.runtime import server
+from flows.runtime.server import SECONDS_THAT_RUNS_STAY, keep_finished_runs
 from turnwise.errors import ConfigurationError, TurnwiseError
 
 CLIENT = "from flows.runtime.server import ensure_server; print(ensure_server())"
@@ -71,10 +71,10 @@ def test_two_processes_share_one_server_which_leaves_when_they_are_gone(tmp_path
     assert [supervisor.wait() for supervisor in supervisors] == [0, 0]
     assert not server._answers(url.strip())
     assert not (folder / "server.json").exists()
-    settings = server_process.settings(folder, 1)
+    settings = server.process_settings(folder, 1)
     assert settings["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] == "false", "the database has been prepared"
     (folder / "migrated").write_text("3.0.0")
-    assert "PREFECT_SERVER_DATABASE_MIGRATE_ON_START" not in server_process.settings(folder, 1)
+    assert "PREFECT_SERVER_DATABASE_MIGRATE_ON_START" not in server.process_settings(folder, 1)
 
 
 def test_a_server_lists_finished_runs_for_as_long_as_is_set_unless_the_environment_says_otherwise(
@@ -91,14 +91,14 @@ def test_a_server_lists_finished_runs_for_as_long_as_is_set_unless_the_environme
 def test_the_server_of_a_new_home_begins_with_the_tables_that_another_has_made(
     prefect_server: str, tmp_path: Path
 ) -> None:
-    port = server_process.free_port()
-    started = server_process.start(tmp_path, port)
+    port = server.free_port()
+    started = server.start_process(tmp_path, port)
     try:
-        assert server_process.has_tables(tmp_path), "the server of the tests has made them, or an earlier one"
-        wait_until(lambda: server._answers(server_process.address(port)))
-        assert ask(server_process.address(port), "GET", FLOW_RUN) == (404, ""), "it is asked, and has no such run"
+        assert server.has_tables(tmp_path), "the server of the tests has made them, or an earlier one"
+        wait_until(lambda: server._answers(server.address(port)))
+        assert ask(server.address(port), "GET", FLOW_RUN) == (404, ""), "it is asked, and has no such run"
     finally:
-        server_process.end(started)
+        server.end_process(started)
 
 
 def test_a_copy_of_a_home_does_not_use_the_server_of_the_original(prefect_server: str, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_server_that_does_not_start_is_reported_with_its_log(
 
 def test_a_supervisor_that_is_killed_takes_its_server_with_it() -> None:
     script = (
-        "import subprocess, time; from flows.runtime.server_process import die_with_parent\n"
+        "import subprocess, time; from flows.runtime.server import die_with_parent\n"
         "child = subprocess.Popen(['sleep', '600'], preexec_fn=die_with_parent)\n"
         "print(child.pid, flush=True); time.sleep(600)\n"
     )

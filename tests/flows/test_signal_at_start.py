@@ -17,10 +17,10 @@ from flows.recording.record import AblationRecord
 from tasks.prepare.materials import task_set
 from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
-from turnwise.runs.results import start_notes
-from turnwise.runs.state import Models, Prepared, Run, task_set_parameters
 from turnwise.statistics.group_spread import SpreadShare
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.results import start_notes
+from turnwise.training_runs.state import Models, Prepared, Run, task_set_parameters
 from turnwise.world import SPLITS
 
 

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from envs.frozen_lake.lake import LakeEnvironment
 from flows.commands.cli import app
-from flows.commands.play import IN_LINES, play
 from flows.commands.worlds import WIDTH, named_world, show_worlds
 from lab.baselines import record_baselines
+from turnwise.agent.play_by_hand import IN_LINES, play
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.baseline_table import recorded_baselines
 from turnwise.world import Remaining, ScriptedAction, installed_worlds

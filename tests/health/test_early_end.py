@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnwise.config.monitoring import Guards
-from turnwise.health.early_end import reached_guard
+from turnwise.health.guards import reached_guard
 
 NONE = {"no_signal": 0, "zero_variance_groups": 0, "truncated_replies": 0}
 GUARDS = Guards(no_signal=10, zero_variance_groups=3, truncated_replies=None)

@@ -9,9 +9,9 @@ import pytest
 from benchmarks.allocations import SETTINGS, traced
 from tests.policy.published_shapes import QWEN
 from turnwise.config.model_settings import Adapter, ModelSettings
-from turnwise.policy.checkpointing_plan import activations
 from turnwise.policy.dimensions import Dimensions
 from turnwise.policy.memory_plan import ModelMemory
+from turnwise.training_runs.memory import activations
 
 SMALL = Dimensions(
     shapes={"embed_tokens.weight": (10, 4), "0.q_proj.weight": (4, 4), "0.down_proj.weight": (4, 8)},

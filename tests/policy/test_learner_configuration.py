@@ -16,7 +16,7 @@ from tasks.update.update import UpdateParameters
 from turnwise.config.model_settings import LINEAR_LAYERS, PLAIN, Adapter, LearnerParameters, ModelSettings
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
-from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
+from turnwise.policy.learner.learner import forget_peak_memory, peak_memory_bytes
 
 PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 GAE = ("credit={estimator: gae, options: {}}", "ablation.variants=[gae]", "variants={gae: {}}")

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
+from turnwise.policy.determinism import computing_threads
 from turnwise.policy.engines.single_queries import attend_singly
-from turnwise.policy.threads import computing_threads
 
 SLOTS, ROOM = 9, 24
 

@@ -10,9 +10,9 @@ import pytest
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
 from turnwise.project import project_root
-from turnwise.runs.iteration_stages import replaced_inputs
 from turnwise.store import Reference, Store
 from turnwise.store.retention import Keep, RetentionEntry, files_to_prune, kept, removals
+from turnwise.training_runs.iteration_stages import replaced_inputs
 
 DEFAULTS = load(project_root() / "params.yaml").storage
 M, W, E = Keep.METRICS, Keep.WEIGHTS, Keep.EVERYTHING

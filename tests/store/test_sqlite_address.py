@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, text
 
-from flows.runtime.server_process import settings
+from flows.runtime.server import process_settings
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.tracking import Recorder
 
@@ -74,5 +74,5 @@ def test_a_file_is_found_in_every_form_of_address(address: str, path: str | None
 
 
 def test_prefects_server_is_given_such_an_address() -> None:
-    url = settings(Path("/what?x=1/prefect"), 4200)["PREFECT_SERVER_DATABASE_CONNECTION_URL"]
+    url = process_settings(Path("/what?x=1/prefect"), 4200)["PREFECT_SERVER_DATABASE_CONNECTION_URL"]
     assert url == "sqlite+aiosqlite:///file:/what%3Fx%3D1/prefect/prefect.db?uri=true"

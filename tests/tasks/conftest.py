@@ -21,7 +21,7 @@ from tasks.prepare.materials import (
     tokenizer,
 )
 from tasks.rollout.rollout import RolloutParameters, rollout
-from turnwise.runs.state import TaskSetParameters, play_parameters
+from turnwise.training_runs.state import TaskSetParameters, play_parameters
 from turnwise.world import SPLITS
 
 

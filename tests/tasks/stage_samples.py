@@ -13,8 +13,8 @@ from turnwise.agent.playing import PlayParameters
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories
 from turnwise.experiment import Experiment, load
-from turnwise.runs.state import play_parameters
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import play_parameters
 from turnwise.world import Split, Task
 
 ROOT = Path(__file__).parents[2]

@@ -19,8 +19,8 @@ from turnwise.agent.playing import worlds_seed
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import Experiment, load
-from turnwise.runs.state import Prepared, play_parameters
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import Prepared, play_parameters
 from turnwise.world import Observation
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]

@@ -15,9 +15,9 @@ from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.config.schema import WorldSection
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
-from turnwise.runs.state import play_parameters
 from turnwise.store import Reference, default_store, fingerprint
 from turnwise.store.outside import outside_file
+from turnwise.training_runs.state import play_parameters
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"

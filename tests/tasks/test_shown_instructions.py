@@ -13,8 +13,8 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.reporting.data.episodes import ShownEpisode
 from turnwise.results.report_data import Sample
-from turnwise.runs.episodes import instructions
 from turnwise.store import default_store
+from turnwise.training_runs.episodes import instructions
 
 
 def episode(policy: str, trajectory: Trajectory) -> ShownEpisode:

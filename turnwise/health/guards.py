@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from turnwise.config.monitoring import Guards
 from turnwise.health.monitors import Values
 
 
@@ -90,3 +91,16 @@ def message(name: str, seen: str, policy: str) -> str:
         f"training must be able to go on; it was ended by the guard {name}: {seen}. This usually means that "
         f"{advice.meaning}. What may help: {advice.change}. The last good policy is {policy}"
     )
+
+
+def reached_guard(in_a_row: Mapping[str, int], guards: Guards) -> str | None:
+    """The name of the guard that ends a run; of several the first in the guards' order, None where none does.
+
+    `in_a_row` has, by guard, the number of consecutive iterations in which its condition has held: see
+    `turnwise.health.guards.in_a_row`.
+    """
+    for name in COUNTED:
+        most = getattr(guards, name)
+        if most is not None and in_a_row[name] >= most:
+            return name
+    return None

@@ -1,4 +1,7 @@
-"""Bit-reproducible computation in torch: a fixed number of threads, deterministic kernels."""
+"""Bit-reproducible computation in torch: a fixed number of threads, deterministic kernels.
+
+Engine and learner share a process, each with its own number of threads, and bit-exact results depend on that number.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,19 @@ from typing import Any
 import torch
 
 from turnwise.own_process import compute_reproducibly
-from turnwise.policy.threads import computing_threads
+
+
+@contextmanager
+def computing_threads(threads: int) -> Iterator[None]:
+    """Make torch compute with this many CPU threads inside the context. Raises ValueError for fewer than one."""
+    if threads < 1:
+        raise ValueError(f"the number of threads must be at least 1; found {threads}")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ has the bytes of the precision. On top come, for the s tokens of a micro-batch:
       with an adapter, bfloat16            18 h +  6 q +  4 k +  8 f                                      + 4 q + 4 k
 
   With gradient checkpointing a layer keeps its input, 4 h, and one layer at a time is computed again, which takes it
-  twice with its gradients; on a card it is less (`turnwise.policy.checkpointing_plan`). Besides, a forward pass makes
+  twice with its gradients; on a card it is less (`turnwise.training_runs.memory`). Besides, a forward pass makes
   copies of weights that live as long: ours joins those of queries, keys and values, and bfloat16 rounds those of every
   linear layer.
 

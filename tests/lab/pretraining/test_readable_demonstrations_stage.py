@@ -9,8 +9,8 @@ from lab.pretraining.demonstrations import FilterParameters, WithheldNames, read
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.prepare.materials import DemonstrationParameters, demonstrations, task_set
 from turnwise.config.schema import WorldSection
-from turnwise.runs.state import TaskSetParameters, play_parameters
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import TaskSetParameters, play_parameters
 
 
 def played(world: WorldSection, count: int, noise: float) -> Reference:

@@ -13,7 +13,7 @@ from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.figures.drawing import Figure
 from turnwise.results.report_data import Curve, ReportData
-from turnwise.runs.iteration_stages import plotted_measures
+from turnwise.training_runs.iteration_stages import plotted_measures
 
 ROOT = Path(__file__).parents[3]
 NAMES = sorted(path.stem for path in (ROOT / CLAIMS).glob("*.yaml"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from stage_samples import Small, saved
 
-from tasks.health.probe import ProbeParameters, probe
+from tasks.health.health import ProbeParameters, probe
 from tasks.playing import frame_of
 from tasks.prepare.materials import PolicyParameters, initial_policy
 from turnwise.config.model_settings import LearnerParameters

@@ -8,8 +8,7 @@ import pytest
 from stage_samples import Small
 
 from tasks.caching import cache_key
-from tasks.prepare.conversion import ConversionParameters, converted_policy
-from tasks.prepare.materials import TokenizerParameters, tokenizer
+from tasks.prepare.materials import ConversionParameters, TokenizerParameters, converted_policy, tokenizer
 from tests.policy.gguf_samples import write_gguf
 from turnwise.errors import ConfigurationError
 from turnwise.policy.published import require_usable

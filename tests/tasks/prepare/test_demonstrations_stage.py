@@ -11,8 +11,8 @@ from turnwise.config.schema import RetryOptions, WorldSection
 from turnwise.data.task_sets import tasks_of
 from turnwise.data.trajectory import Trajectory, TurnKind
 from turnwise.data.trajectory_files import read_trajectories
-from turnwise.runs.state import TaskSetParameters
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import TaskSetParameters
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
 

@@ -11,8 +11,8 @@ from tasks.prepare.materials import task_set
 from turnwise.config.schema import WorldSection
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
-from turnwise.runs.state import TaskSetParameters
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.state import TaskSetParameters
 from turnwise.world import SPLITS, Split, Task, make_world
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")

@@ -11,7 +11,6 @@ from stage_samples import Small, rewarded, trajectory, turn
 from tasks.credit.credit import CreditParameters, credit
 from tasks.report.history import Measure
 from tasks.report.report import ReportedRun, ReportParameters, report
-from tasks.report.report_file import read_report
 from turnwise.config.schema import Credit, RewardSection, WorldSection
 from turnwise.data.evaluations import read_evaluation
 from turnwise.data.outcomes import EarlyEnd, LeftOut
@@ -20,6 +19,7 @@ from turnwise.data.trajectory_files import write_trajectories
 from turnwise.results import cells
 from turnwise.results.report_data import ReportData
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.results import read_report
 
 RUNS = tuple(ReportedRun(variant="grpo", seed=seed) for seed in (1, 2))
 ENDED = EarlyEnd(iteration=1, planned=9, cause="guard", by=("no_signal",), message="what was seen")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from stage_samples import saved, trajectory, turn
 
+from tasks.restoring import trajectories_of
 from tasks.rollout import in_memory
-from tasks.rollout.in_memory import trajectories_of
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ArtifactError

@@ -29,12 +29,12 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from turnwise.errors import NotFiniteError
 from turnwise.policy.adapted import load_adapted, write_whole_policy
 from turnwise.policy.decoder import is_known_decoder
+from turnwise.policy.determinism import computing_threads
 from turnwise.policy.engines.cache_size import embedded_slots
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.engines.forward import Forward, Integers, NewTokens, WholeForward
 from turnwise.policy.engines.fused import FusedForward
 from turnwise.policy.model import ALIGNMENT, merged_weights
-from turnwise.policy.threads import computing_threads
 
 DRAWN_AT_ONCE = 2**22
 """Most probabilities that are in memory at once when tokens are drawn, unless one row alone has more."""

@@ -24,6 +24,7 @@ import torch
 from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigurationError
+from turnwise.policy.determinism import computing_threads
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.engines.vllm_model import architecture, arguments_of_device, engine_memory
@@ -39,7 +40,6 @@ from turnwise.policy.engines.vllm_start import (
 from turnwise.policy.engines.vllm_weights import WORKERS_ENVIRONMENT, load_in_worker, named_tensors, seed_worker
 from turnwise.policy.freed_memory import return_freed_memory
 from turnwise.policy.model import merged_weights
-from turnwise.policy.threads import computing_threads
 
 
 class VllmEngine:

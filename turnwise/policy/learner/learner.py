@@ -33,6 +33,8 @@ is the sequence's). Bias: what is left out is bad alone, so that the policy is l
 
 from __future__ import annotations
 
+import resource
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +55,6 @@ from turnwise.policy.learner.losses import LOSSES, TokenLoss, sequence_mean
 from turnwise.policy.learner.schedule import update_learning_rate
 from turnwise.policy.learner.token_selection import NEEDS_ENTROPY
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
-from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.model import dtype_of, save_policy, trained_parameters
 from turnwise.policy.muon import MuonAndAdamW
@@ -61,6 +62,25 @@ from turnwise.policy.optimizer import NamedAdamW
 from turnwise.policy.scored_policy import ScoredPolicy
 from turnwise.policy.scoring import MicroBatch, at_reply_tokens, pad
 from turnwise.policy.sharding import Peers
+
+
+def forget_peak_memory(device: str) -> None:
+    """Reset the peak on a CUDA device; on the CPU this does nothing."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory_bytes(device: str) -> int:
+    """The peak in bytes of what torch has allocated on CUDA since `forget_peak_memory`.
+
+    On the CPU it is that of the process's resident memory since it started, an engine and other stages included, and
+    cannot be reset.
+    """
+    if torch.device(device).type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return resident if sys.platform == "darwin" else resident * 1024  # Linux counts in KiB, macOS in bytes
+
 
 OPTIMIZER_FILE = "optimizer/adamw.safetensors"
 """In a subfolder, since engines load every safetensors file next to the model's as weights."""
@@ -423,11 +443,11 @@ class Learner(ScoredPolicy):
             self.critic.save(folder)
 
     def forget_peak_memory(self) -> None:
-        """Reset the peak of its device's memory, see `turnwise.policy.memory`."""
+        """Reset the peak of its device's memory: see `forget_peak_memory`."""
         forget_peak_memory(self.model.device.type)
 
     def peak_memory_bytes(self) -> int:
-        """The peak of its device's memory, see `turnwise.policy.memory`."""
+        """The peak of its device's memory: see `peak_memory_bytes`."""
         return peak_memory_bytes(self.model.device.type)
 
     def _gradient(

@@ -128,7 +128,7 @@ class Iteration:
     limit: int | None
     """The turn limit that the curriculum set; None: only the world's own."""
     made: dict[str, Reference] = field(default_factory=dict)
-    """The artifacts so far, in order, by their names in `turnwise.runs.iteration_stages`."""
+    """The artifacts so far, in order, by their names in `turnwise.training_runs.iteration_stages`."""
     earlier: Models | None = None
     """With `rollout.lag`, what the iteration before started with. None: no lag, or none yet."""
 

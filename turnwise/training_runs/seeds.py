@@ -12,10 +12,10 @@ from turnwise.agent.playing import the_world
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.results.cells import task_means
-from turnwise.runs.state import Run
 from turnwise.statistics import Results
 from turnwise.statistics.until_decided import Looks, worth_having
 from turnwise.store import Reference
+from turnwise.training_runs.state import Run
 
 RunName = tuple[str, int]
 """Variant and seed."""

@@ -1,31 +1,43 @@
-"""`turnwise record`: what an outside agent's episodes are answered with, and where they are kept."""
+"""`turnwise record`: OpenAI's chat completions for an outside agent, and a reward for each of its episodes.
+
+POST /GROUP/EPISODE/v1/chat/completions    an agent whose base URL is http://127.0.0.1:PORT/GROUP/EPISODE/v1
+GET  /GROUP/EPISODE/v1/models
+POST /GROUP/EPISODE/reward                 {"reward": 1.0} or {"rewards": {NAME: NUMBER}, "turns": [{NAME: NUMBER}]}
+POST /rollout                              writes the episodes so far into the store, and begins anew
+GET  /status
+"""
 
 from __future__ import annotations
 
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from envs.service.guards import require_safe
-from flows.endpoint.application import Recorder, create_application
-from flows.endpoint.sampling_thread import SamplingThread
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.middleware import Middleware
+
+from envs.service.guards import Authorisation, BodyLimit, OwnHost, OwnOrigin, require_safe
 from tasks.models_in_memory import whole_policy
 from turnwise import seeding
+from turnwise.agent.conversation_recorder import Recorder, Refused
 from turnwise.agent.outside_agent import ConversationFrame, RecordedEpisode, trajectories_of_episodes
 from turnwise.config.model_settings import EngineName
 from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.policy.engines.contract import Engine, Sampling
 from turnwise.policy.engines.resident import make_engine
+from turnwise.policy.engines.sampling_thread import SamplingThread
 from turnwise.policy.tokenizer import generation_end_tokens, load_tokenizer
 from turnwise.store import Reference, default_store
 
+MOST_BYTES, SLOWEST_SECONDS = 16_000_000, 60.0
 Written = Callable[[dict[str, Any]], None]
 
 
@@ -141,3 +153,58 @@ class Recording(AbstractContextManager["Recording"]):
         }
         self._written(told)
         return told
+
+
+def create_application(recorder: Recorder, host: str, token: str | None) -> FastAPI:
+    """The application. `token`: what clients send as their API key."""
+    app = FastAPI(
+        title="turnwise record",
+        openapi_url=None,
+        middleware=[
+            Middleware(OwnHost, host=host, others=()),
+            Middleware(OwnOrigin),
+            Middleware(Authorisation, token=token),
+            Middleware(BodyLimit, most_bytes=MOST_BYTES, seconds=SLOWEST_SECONDS),
+        ],
+    )
+
+    @app.exception_handler(Refused)
+    def refuse(_: Request, error: Refused) -> JSONResponse:
+        fault = {"message": str(error), "type": "invalid_request_error", "param": None, "code": None}
+        return JSONResponse({"error": fault}, error.status)
+
+    @app.post("/{group}/{episode}/v1/chat/completions", response_model=None)
+    def chat(group: str, episode: str, request: dict[str, Any]) -> StreamingResponse | dict[str, Any]:
+        answer = recorder.complete(group, episode, request)
+        return StreamingResponse(_streamed(answer), media_type="text/event-stream") if request.get("stream") else answer
+
+    @app.get("/{group}/{episode}/v1/models")
+    def models(group: str, episode: str) -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": recorder.status["model"], "object": "model", "owned_by": "turnwise"}]}
+
+    @app.post("/{group}/{episode}/reward")
+    def reward(group: str, episode: str, posted: dict[str, Any]) -> dict[str, Any]:
+        return recorder.reward(group, episode, posted)
+
+    @app.post("/rollout")
+    def rollout() -> dict[str, Any]:
+        return recorder.write()
+
+    @app.get("/status")
+    def status() -> dict[str, Any]:
+        return recorder.status
+
+    return app
+
+
+def _streamed(answer: Mapping[str, Any]) -> Iterator[str]:
+    """An answer as the events of a stream: the reply in one piece, how it ended, and the end."""
+    (choice,) = answer["choices"]
+    delta = dict(choice["message"])
+    if "tool_calls" in delta:
+        delta["tool_calls"] = [{"index": place, **call} for place, call in enumerate(delta["tool_calls"])]
+    about = {**{key: answer[key] for key in ("id", "created", "model")}, "object": "chat.completion.chunk"}
+    for part, finish in ((delta, None), ({}, choice["finish_reason"])):
+        event = {**about, "choices": [{"index": 0, "delta": part, "finish_reason": finish}]}
+        yield f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+    yield "data: [DONE]\n\n"

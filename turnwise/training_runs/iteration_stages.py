@@ -14,9 +14,9 @@ from turnwise.config.schema import Section
 from turnwise.credit.batch import RESCORED
 from turnwise.health.monitors import OF_PROBE
 from turnwise.results.report_data import SHARE
-from turnwise.runs.state import Iteration
 from turnwise.statistics.curves import Spending
 from turnwise.store import Reference
+from turnwise.training_runs.state import Iteration
 
 NATS = "nats per token"
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.python.ablation_report import AblationReport
 from turnwise.errors import ConfigurationError
+from turnwise.reporting.ablation_report import AblationReport
 from turnwise.results.judged_scores import judged_scores
 from turnwise.results.score_columns import Role, detect_columns, results_of, with_run_names
 from turnwise.results.score_files import PLACE, read_score_files

@@ -20,15 +20,24 @@ from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
+from turnwise.results import report_data
 from turnwise.results.outcomes import Outcomes, VariantWork
 from turnwise.results.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
-from turnwise.runs import iteration_stages
-from turnwise.runs.state import Prepared, Run
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import RunArtifacts
 from turnwise.tracking.reproduction import why_different
+from turnwise.training_runs import iteration_stages
+from turnwise.training_runs.state import Prepared, Run
 from turnwise.world import SPLITS
+
+DATA_FILE = "report.json"
+
+
+def read_report(reference: Reference) -> report_data.ReportData:
+    """The report data of a report artifact."""
+    return report_data.ReportData.from_json((default_store().folder(reference) / DATA_FILE).read_text(encoding="utf-8"))
+
 
 DIGESTS_FILE = "digests.json"
 

@@ -14,8 +14,8 @@ from turnwise.experiment import Experiment
 from turnwise.policy.device_memory import has_card
 from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
 from turnwise.policy.pretrained import asks_hub, model_directory, pretrained, pretrained_folder
-from turnwise.runs.memory import require_memory
 from turnwise.store.run_environment import platform
+from turnwise.training_runs.memory import require_memory
 
 BFLOAT16_FLAGS = ("avx512_bf16", "amx_tile")
 """Features of an x86 processor with instructions for bfloat16, by which torch's kernels ask for it, too."""

@@ -1,12 +1,7 @@
-"""The endpoint of `turnwise record`: OpenAI's chat completions, and a reward for each episode.
-
-    POST /GROUP/EPISODE/v1/chat/completions    an agent whose base URL is http://127.0.0.1:PORT/GROUP/EPISODE/v1
-    GET  /GROUP/EPISODE/v1/models
-    POST /GROUP/EPISODE/reward                 {"reward": 1.0} or {"rewards": {NAME: NUMBER}, "turns": [{NAME: NUMBER}]}
-    POST /rollout                              writes the episodes so far into the store, and begins anew
-    GET  /status
+"""Records an outside agent's conversations: answers its chat completions with the policy, and keeps its rewards.
 
 A group is a task: its episodes are compared with one another. An episode is named once and is over with its reward.
+`flows.runtime.endpoint` answers with it over HTTP.
 """
 
 from __future__ import annotations
@@ -15,19 +10,13 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, StreamingResponse
-from starlette.middleware import Middleware
-
-from envs.service.guards import Authorisation, BodyLimit, OwnHost, OwnOrigin
-from flows.endpoint.sampling_thread import SamplingThread
 from turnwise.agent.outside_agent import ConversationFrame, RecordedEpisode, answer_of
 from turnwise.errors import ConfigurationError
+from turnwise.policy.engines.sampling_thread import SamplingThread
 
-MOST_BYTES, SLOWEST_SECONDS = 16_000_000, 60.0
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
     "top_p": (1, 1.0),
@@ -184,58 +173,3 @@ class Recorder:
                     f"{key} must be left out: replies are sampled from the policy's own distribution, since that is "
                     f"what is learned from; found {json.dumps(value)[:80]}"
                 )
-
-
-def create_application(recorder: Recorder, host: str, token: str | None) -> FastAPI:
-    """The application. `token`: what clients send as their API key."""
-    app = FastAPI(
-        title="turnwise record",
-        openapi_url=None,
-        middleware=[
-            Middleware(OwnHost, host=host, others=()),
-            Middleware(OwnOrigin),
-            Middleware(Authorisation, token=token),
-            Middleware(BodyLimit, most_bytes=MOST_BYTES, seconds=SLOWEST_SECONDS),
-        ],
-    )
-
-    @app.exception_handler(Refused)
-    def refuse(_: Request, error: Refused) -> JSONResponse:
-        fault = {"message": str(error), "type": "invalid_request_error", "param": None, "code": None}
-        return JSONResponse({"error": fault}, error.status)
-
-    @app.post("/{group}/{episode}/v1/chat/completions", response_model=None)
-    def chat(group: str, episode: str, request: dict[str, Any]) -> StreamingResponse | dict[str, Any]:
-        answer = recorder.complete(group, episode, request)
-        return StreamingResponse(_streamed(answer), media_type="text/event-stream") if request.get("stream") else answer
-
-    @app.get("/{group}/{episode}/v1/models")
-    def models(group: str, episode: str) -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": recorder.status["model"], "object": "model", "owned_by": "turnwise"}]}
-
-    @app.post("/{group}/{episode}/reward")
-    def reward(group: str, episode: str, posted: dict[str, Any]) -> dict[str, Any]:
-        return recorder.reward(group, episode, posted)
-
-    @app.post("/rollout")
-    def rollout() -> dict[str, Any]:
-        return recorder.write()
-
-    @app.get("/status")
-    def status() -> dict[str, Any]:
-        return recorder.status
-
-    return app
-
-
-def _streamed(answer: Mapping[str, Any]) -> Iterator[str]:
-    """An answer as the events of a stream: the reply in one piece, how it ended, and the end."""
-    (choice,) = answer["choices"]
-    delta = dict(choice["message"])
-    if "tool_calls" in delta:
-        delta["tool_calls"] = [{"index": place, **call} for place, call in enumerate(delta["tool_calls"])]
-    about = {**{key: answer[key] for key in ("id", "created", "model")}, "object": "chat.completion.chunk"}
-    for part, finish in ((delta, None), ({}, choice["finish_reason"])):
-        event = {**about, "choices": [{"index": 0, "delta": part, "finish_reason": finish}]}
-        yield f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
-    yield "data: [DONE]\n\n"

@@ -31,10 +31,10 @@ from turnwise.data.trajectory_files import read_credit
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.model_files import MODEL_FILES
-from turnwise.runs.state import Iteration, Models, Prepared, Run
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
 from turnwise.tracking.finding import RecordedRun
+from turnwise.training_runs.state import Iteration, Models, Prepared, Run
 
 RECORDED, WHAT_IF = "recorded", "what if"
 WITHOUT: Mapping[str, str] = {

@@ -1,1 +1,0 @@
-"""The endpoint that records outside agents: `turnwise record`."""

@@ -1,1 +1,0 @@
-"""What other credit and losses would make of a rollout that exists: `turnwise what-if`."""
