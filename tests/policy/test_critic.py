@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from gradient_samples import gradients_of_first_step
@@ -198,9 +199,42 @@ def test_random_weights_are_those_of_the_seed(make_policy: MakePolicy) -> None:
     assert torch.equal(parameters(own(policy))[name], of_policy[f"model.{name}"])
 
 
-@pytest.mark.parametrize("initial", ["policy", "random"])
-def test_a_restored_critic_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path, initial: Any) -> None:
-    settings = SETTINGS.changed(mini_batches=2, epochs=2, weight_decay=0.01, betas=(0.9, 0.95), initial=initial)
+TWO_HEADS = SETTINGS.changed(heads=2, clip=None)
+
+
+def test_the_smaller_of_two_values_counts_and_both_learn_the_same_targets(make_policy: MakePolicy) -> None:
+    policy, sequences = make_policy(0), two_turn_sequences()
+    critic = own(policy, TWO_HEADS)
+    found = critic.values(sequences, 1000)
+    single = own(policy)
+    with torch.no_grad():
+        of_heads = []
+        for head in range(2):
+            single.head.weight.copy_(critic.head.weight[head : head + 1])
+            of_heads.append(single.values(sequences, 1000).values)
+    assert found.values == pytest.approx(np.minimum(*of_heads), abs=1e-6)
+    assert (of_heads[0] < of_heads[1]).any() and (of_heads[0] > of_heads[1]).any()
+
+    returns = torch.tensor([0.5, -1.0, 2.0])
+    states = torch.randn((3, critic.head.in_features), generator=torch.Generator().manual_seed(1))
+    loss, tally = critic.loss(states, torch.zeros(3), returns, None)
+    loss.backward()
+    values = critic.head(states)
+    assert loss.item() == pytest.approx(((values - returns[:, None]) ** 2).sum().item() / 2, rel=1e-6)
+    assert tally.targets == 3
+    expected = (values - returns[:, None]).detach().T @ states
+    assert torch.allclose(critic.head.weight.grad, expected, atol=1e-5)
+
+
+def test_two_heads_are_those_of_the_seed(make_policy: MakePolicy) -> None:
+    first, again, other = (own(make_policy(0), TWO_HEADS, seed).head.weight for seed in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert not torch.equal(first[0], first[1])
+
+
+@pytest.mark.parametrize("changes", [{}, {"initial": "random"}, {"heads": 2, "clip": None}])
+def test_a_restored_critic_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path, changes: dict[str, Any]) -> None:
+    settings = SETTINGS.changed(mini_batches=2, epochs=2, weight_decay=0.01, betas=(0.9, 0.95), **changes)
     critic = own(make_policy(0), settings)
     critic.update(a_value_batch(critic), settings, seed=0)
     critic.save(tmp_path)
@@ -320,6 +354,9 @@ def test_a_critic_may_be_held_as_the_policy_is(make_policy: MakePolicy, tmp_path
         ({"epochs": 0}, "epochs must be at least 1; found 0"),
         ({"warm_up": -1}, "warm_up must be at least 0; found -1"),
         ({"clip": 0.0}, "clip must be above 0; found 0.0"),
+        ({"heads": 3}, "heads must be at most 2; found 3"),
+        ({"heads": 2}, "clip must be null with two heads, of which only the smaller value is known"),
+        ({"heads": 2, "clip": None, "trunk": "policy", "coefficient": 0.5}, "heads must be 1 on the policy's trunk"),
         ({"learning_rate": 0.0}, "learning_rate must be at least 1e-12; found 0.0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number; found nan"),
         ({"betas": (0.9, 1.0)}, "betas.1 must be below 1; found 1.0"),

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
 
 from turnwise.config.addresses import ModelName, StoreUrl, Title, TrackingUri
 from turnwise.config.messages import KINDS_OF_SEEDS
@@ -252,10 +262,13 @@ class CriticSection(Section):
     """Factor of its loss where it is added to the policy's: for trunk `policy`, and null for `own`."""
     initial: Literal["policy", "random"] = "policy"
     """Weights that a trunk of its own begins with: the warm start's, or random ones."""
+    heads: Annotated[int, Field(ge=1, le=2)] = 1
+    """2, for trunk `own`: two values from one trunk, of which the smaller counts (ArCHer). They begin random, since
+    alike ones would stay alike, and learn the same targets."""
     learning_rate: LearningRate
     warm_up: Whole = 0
     """Iterations at the start in which the critic is trained and the policy is not."""
-    clip: Positive | None = 0.2
+    clip: Annotated[Positive | None, Field(validate_default=True)] = 0.2
     """How far a value may move from the one that the returns were computed with. null: no clip."""
     epochs: Batch = 1
     mini_batches: Batch = 1
@@ -285,6 +298,29 @@ class CriticSection(Section):
                 "to own, or initial to policy"
             )
         return initial
+
+    @field_validator("heads")
+    @classmethod
+    def _require_own_trunk(cls, heads: int, read: ValidationInfo) -> int:
+        if heads > 1 and read.data.get("trunk") == "policy":
+            raise ValueError(f"must be 1 on the policy's trunk; found {heads}: leave it out, or set trunk to own")
+        return heads
+
+    @field_validator("clip")
+    @classmethod
+    def _require_no_clip(cls, clip: float | None, read: ValidationInfo) -> float | None:
+        if clip is not None and read.data.get("heads", 1) > 1:
+            raise ValueError(
+                f"must be null with two heads, of which only the smaller value is known from before; found {clip}: set "
+                "it to null, or heads to 1"
+            )
+        return clip
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_off(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As it is, without `heads` where there is one, which no recorded digest has."""
+        values: dict[str, Any] = write(self)
+        return {key: value for key, value in values.items() if key != "heads" or value != 1}
 
 
 class EvaluationSection(Section):

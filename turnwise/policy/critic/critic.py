@@ -111,8 +111,10 @@ class Critic(ValueFunction):
         model: ModelSettings = PLAIN,
         peers: Peers | None = None,
         states_of: StatesOf | None = None,
+        heads: int = 1,
+        seed: int = 0,
     ) -> None:
-        super().__init__(trunk, threads=threads, peers=peers, states_of=states_of)
+        super().__init__(trunk, threads=threads, peers=peers, states_of=states_of, heads=heads, seed=seed)
         self._owns_trunk = owns_trunk
         trained = {f"head.{name}": parameter for name, parameter in self.head.named_parameters()}
         if owns_trunk:
@@ -133,8 +135,8 @@ class Critic(ValueFunction):
     ) -> Critic:
         """A critic with its own trunk: the architecture of `policy`, with its weights or random ones.
 
-        `settings.initial` chooses the weights; `seed` is that of random ones. Raises ConfigurationError unless
-        `settings.trunk` is `own`.
+        `settings.initial` chooses the weights; `seed` is that of random ones, and of two heads. Raises
+        ConfigurationError unless `settings.trunk` is `own`.
         """
         if settings.trunk != "own":
             raise ConfigurationError(
@@ -142,7 +144,8 @@ class Critic(ValueFunction):
             )
         random = derive(seed, "critic") if settings.initial == "random" else None
         trunk = load_trunk(policy, model, device, seed=random, held_on=None if peers is None else "cpu")
-        return cls(trunk, owns_trunk=True, threads=threads, model=model, peers=peers)
+        heads, of_heads = settings.heads, derive(seed, "value heads")
+        return cls(trunk, owns_trunk=True, threads=threads, model=model, peers=peers, heads=heads, seed=of_heads)
 
     @classmethod
     def on_trunk_of(
@@ -176,7 +179,8 @@ class Critic(ValueFunction):
     ) -> Critic:
         """The critic with its own trunk that was saved in `folder`; it continues exactly, to the bit."""
         trunk = load_trunk(folder, model, device, held_on=None if peers is None else "cpu")
-        critic = cls(trunk, owns_trunk=True, threads=threads, model=model, peers=peers)
+        heads = len(_stored_head(folder)["bias"])
+        critic = cls(trunk, owns_trunk=True, threads=threads, model=model, peers=peers, heads=heads)
         critic._take(folder)
         return critic
 
@@ -204,13 +208,14 @@ class Critic(ValueFunction):
     def loss(
         self, states: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip: float | None
     ) -> tuple[torch.Tensor, ValueTally]:
-        """The clipped value loss, summed over the reply tokens that have a target, and the sums for its metrics.
+        """The clipped value loss, summed over heads and the reply tokens that have a target, and sums for its metrics.
 
         `states` are the hidden states that predict the reply tokens, [replies, hidden]. `old_values` are the values
         that the returns were computed with, and `returns` are NaN where there is no target: both [replies].
         """
         taught = ~returns.isnan()
-        result = clipped_value_loss(self.values_at(states[taught]), old_values[taught], returns[taught], clip)
+        values, old, wanted = self.values_by_head(states[taught]), old_values[taught, None], returns[taught, None]
+        result = clipped_value_loss(values, old, wanted, clip)
         total = result.loss.sum()
         return total, ValueTally(int(taught.sum().item()), total.item(), int(result.clipped.sum().item()))
 
@@ -260,11 +265,15 @@ class Critic(ValueFunction):
 
     def _take(self, folder: Path) -> None:
         """Load head and optimizer from a folder that `save` wrote. Raises ArtifactError where the head is missing."""
-        path = folder / VALUE_HEAD_FILE
-        if not path.is_file():
-            raise ArtifactError(f"a critic's folder must hold {VALUE_HEAD_FILE}; {folder} does not: compute it again")
-        self.head.load_state_dict(load_file(path))
+        self.head.load_state_dict(_stored_head(folder))
         self._optimizer.restore(folder / OPTIMIZER_FILE)
+
+
+def _stored_head(folder: Path) -> dict[str, torch.Tensor]:
+    path = folder / VALUE_HEAD_FILE
+    if not path.is_file():
+        raise ArtifactError(f"a critic's folder must hold {VALUE_HEAD_FILE}; {folder} does not: compute it again")
+    return load_file(path)
 
 
 def value_metrics(tally: ValueTally, gradient_norms: Sequence[float], batch: ValueBatch) -> dict[str, float]:

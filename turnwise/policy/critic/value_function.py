@@ -3,7 +3,8 @@
 The value of a reply token is that of the state **before** the token is sampled: a linear head on the hidden state that
 predicts the token. So the value of a turn's first reply token depends on the whole observation and on none of the
 reply. Where a limit cut a trajectory off, `bootstrap` is the value after its last token: of the return that was still
-to come. The head starts at zero: every value is 0 until the critic has learned.
+to come. The head starts at zero: every value is 0 until the critic has learned. Of two heads, which start at random,
+the smaller value counts (clipped double Q-learning, Fujimoto et al., arXiv 1802.09477; ArCHer, 2402.19446).
 
 `turnwise.policy.critic.critic.Critic` is such a value function in training.
 """
@@ -32,17 +33,31 @@ class ValueFunction:
     """One value function over a trunk."""
 
     def __init__(
-        self, trunk: PreTrainedModel, *, threads: int, peers: Peers | None = None, states_of: StatesOf | None = None
+        self,
+        trunk: PreTrainedModel,
+        *,
+        threads: int,
+        peers: Peers | None = None,
+        states_of: StatesOf | None = None,
+        heads: int = 1,
+        seed: int = 0,
     ) -> None:
-        """A new head, which values every state at 0. `states_of` is another way to the trunk's states."""
+        """A new head, which values every state at 0, or two random ones by `seed`.
+
+        `states_of` is another way to the trunk's states.
+        """
         self._trunk, self._threads, self._peers = trunk, threads, peers
         self._states_of: StatesOf = TrunkPass(trunk, peers) if states_of is None else states_of
         configuration = trunk.config.get_text_config()
         self._pad_token = configuration.pad_token_id or 0
         with torch.random.fork_rng(devices=[]):
-            self.head = torch.nn.Linear(configuration.hidden_size, 1, device=trunk.device)
+            self.head = torch.nn.Linear(configuration.hidden_size, heads, device=trunk.device)
         for parameter in self.head.parameters():
             torch.nn.init.zeros_(parameter)
+        if heads > 1:
+            drawn = torch.rand(self.head.weight.shape, generator=torch.Generator().manual_seed(seed))
+            with torch.no_grad():
+                self.head.weight.copy_((2.0 * drawn - 1.0) / configuration.hidden_size**0.5)
 
     def values(self, sequences: Sequences, micro_batch_tokens: int) -> Ragged:
         """The values, one row per sequence with one per reply token: of the state before that token is sampled."""
@@ -71,8 +86,12 @@ class ValueFunction:
         return self._total(values)
 
     def values_at(self, states: torch.Tensor) -> torch.Tensor:
-        """The values, [n], of hidden states, [n, hidden]. Both the head and the states receive a gradient."""
-        values: torch.Tensor = self.head(states.to(self.head.weight.dtype)).squeeze(-1)
+        """The values, [n], of hidden states, [n, hidden]: of several heads the smallest."""
+        return self.values_by_head(states).amin(dim=-1)
+
+    def values_by_head(self, states: torch.Tensor) -> torch.Tensor:
+        """The values of each head, [n, heads], of hidden states, [n, hidden]. Heads and states receive a gradient."""
+        values: torch.Tensor = self.head(states.to(self.head.weight.dtype))
         return values
 
     def _total(self, values: Numbers) -> Numbers:
