@@ -14,7 +14,11 @@ GROUP_OF_ONE = "ignore:a trajectory that has no other"
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("grppo", {}, "must be one of bi-level-gae, cross-level-gae, .*, turn-gae, .*or 'module:name'; found 'grppo'"),
+        (
+            "grppo",
+            {},
+            "must be one of archer, bi-level-gae, .*, turn-gae, .*or 'module:name'; found 'grppo'",
+        ),
         ("grpo", {"epsilom": 1.0}, "options of 'grpo' are .*; found 'epsilom'"),
         ("grpo", {"rewards": "both"}, "rewards must be one of outcome, merged"),
         ("mt-grpo", {"rule": "papers"}, "rule must be one of paper, per-index, padded, return-to-go"),
@@ -80,7 +84,7 @@ def test_what_an_estimator_lacks_is_named(name: str, message: str) -> None:
 
 
 def test_a_critic_that_is_lacking_is_named() -> None:
-    for name in ("gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae"):
+    for name in ("gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae", "archer"):
         with pytest.raises(CreditError, match=f"'{name}' needs values, a critic's values per reply token"):
             estimate(name, replace(WITH_CRITIC, values=None))
 

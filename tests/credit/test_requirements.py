@@ -105,7 +105,7 @@ def test_no_answer_is_asked_for_in_a_turn_in_which_none_can_be_given() -> None:
 
 
 def test_the_rules_with_a_critic_are_those_that_need_values() -> None:
-    with_critic = ["gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae"]
+    with_critic = ["gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae", "archer"]
     assert [name for name in ESTIMATORS if needs_critic(name)] == with_critic
 
 

@@ -37,6 +37,11 @@ CREDIT: dict[str, dict[str, Any]] = {
         "critic.trunk": "policy",
         "critic.coefficient": 0.5,
     },
+    "archer with two critics": {
+        "credit.estimator": "archer",
+        "critic.heads": 2,
+        "critic.clip": None,
+    },
     "a thought's own credit": {"credit.thought": {"estimator": "rloo", "options": {}, "weight": 0.5}},
 }
 LOSS: dict[str, dict[str, Any]] = {

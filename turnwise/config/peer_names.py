@@ -515,6 +515,20 @@ PEER_NAMES: tuple[PeerName, ...] = (
         },
         _length,
     ),
+    PeerName(
+        PAPERS,
+        "SDPO",
+        "sdpo",
+        {ESTIMATOR: "self-distillation", LOSS: "reinforce", AGGREGATION: "sequence-mean"},
+        "over the whole vocabulary: optimization.distillation",
+    ),
+    PeerName(
+        PAPERS,
+        "on-policy distillation",
+        "opd",
+        {ESTIMATOR: "self-distillation", OPTIONS: {"teacher": "base-3m"}, LOSS: "importance-sampling"},
+        "over the whole vocabulary: optimization.distillation, with its teacher",
+    ),
     PeerName(PAPERS, "GSPO", "gspo", {ESTIMATOR: "grpo", LOSS: "gspo", AGGREGATION: "sequence-mean"}),
     PeerName(PAPERS, "StarPO", "starpo", {ESTIMATOR: "grpo", OPTIONS: {"rewards": "merged"}, LOSS: "clipped"}),
 )

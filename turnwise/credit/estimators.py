@@ -28,6 +28,7 @@ from turnwise.credit.group_relative import grpo, rloo, tree_grpo
 from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.token_baseline import optimal_token_baseline
+from turnwise.credit.turn_critic import archer, archer_targets
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.credit.turn_returns import information_gain, remax, turn_reinforce
 from turnwise.data.arrays import Advantages, Ragged
@@ -75,6 +76,8 @@ class Estimator:
     """Whether rewards per token, such as a KL penalty, have a place."""
     target_options: Mapping[str, Any] = field(default_factory=dict)
     """Of a rule with a critic: its options where the critic's targets are computed with others than the advantages."""
+    targets: Callable[..., Ragged] | None = None
+    """Of a rule with a critic: maps the same to the critic's targets per reply token. None: advantages plus values."""
     restrictions: tuple[Restriction, ...] = ()
     belongs_to: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """Options that belong to certain values of another option, and are None under its other values: by their name, the
@@ -113,6 +116,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "turn-reinforce": Estimator(turn_reinforce, "turn", belongs_to={"deviation": ("over", ("group", "batch"))}),
     "length-adaptive-gae": Estimator(length_adaptive_gae, "token", needs=_CRITIC, target_options={"alpha": None}),
     "cross-level-gae": Estimator(cross_level_gae, "token", needs=_CRITIC, target_options={"weight": 0.0}),
+    "archer": Estimator(archer, "turn", needs=_CRITIC, targets=archer_targets),
     "remax": Estimator(remax, "turn", needs=("greedy_rewards",)),
     "information-gain": Estimator(information_gain, "turn", needs=("answer_scores",)),
     "tree-grpo": Estimator(tree_grpo, "turn", needs=("trees",), grouped=True),
@@ -167,13 +171,15 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
 
     A target is the advantage before whitening (the option `whiten`, where the estimator has it, is turned off) plus the
     value that was its baseline, with the rule's `target_options` in place of its own. Turns that are not trained have
-    targets as well. The options are those of `estimate`.
+    targets as well. A rule with `targets` has its own. The options are those of `estimate`.
     Raises CreditError for an estimator without a critic.
     """
     require_options(name, options)
     if "values" not in estimator_of(name).needs:
         with_critic = [known for known in ESTIMATORS if "values" in ESTIMATORS[known].needs]
         raise CreditError(f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none")
+    if (targets := estimator_of(name).targets) is not None:
+        return targets(batch, **options)
     known = read_options(name, estimator_of(name).function, options)
     further = {**({"whiten": False} if "whiten" in known else {}), **estimator_of(name).target_options}
     advantages = _raw(name, batch, {**options, **further})

@@ -64,7 +64,7 @@ def gae(
     False. Raises CreditError where one is missing.
     """
     paid = on_tokens(batch, placed(batch, rewards))
-    advantages = _recursion(paid, critic_values(batch), _values_after(batch, bootstrap), gamma, lam)
+    advantages = _recursion(paid, critic_values(batch), values_after(batch, bootstrap), gamma, lam)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
@@ -84,7 +84,7 @@ def turn_gae(
     but reads only the values at the first reply token of each turn. Raises CreditError as `gae` does.
     """
     at_starts = critic_values(batch)[batch.turn_tokens[:-1]]
-    advantages = _recursion(on_turns(batch, rewards), at_starts, _values_after(batch, bootstrap), gamma, lam)
+    advantages = _recursion(on_turns(batch, rewards), at_starts, values_after(batch, bootstrap), gamma, lam)
     return whitened(advantages, batch.trained_turns, epsilon) if whiten else advantages
 
 
@@ -106,7 +106,7 @@ def bi_level_gae(
     """
     values, ends = critic_values(batch), batch.turn_tokens
     at_ends = values[ends[1:] - 1]
-    outside = _recursion(on_turns(batch, rewards), at_ends, _values_after(batch, bootstrap), gamma_turn, lam)
+    outside = _recursion(on_turns(batch, rewards), at_ends, values_after(batch, bootstrap), gamma_turn, lam)
     paid = np.zeros(len(values))
     paid[ends[1:] - 1] = outside.values + at_ends
     inside = _recursion(Ragged(paid, ends), values, np.zeros(len(at_ends)), gamma, lam)
@@ -130,7 +130,7 @@ def length_adaptive_gae(
     """
     paid = on_tokens(batch, placed(batch, rewards))
     lam = np.ones(len(batch)) if alpha is None else np.maximum(0.0, 1.0 - 1.0 / (alpha * paid.lengths))
-    advantages = _recursion(paid, critic_values(batch), _values_after(batch, bootstrap), gamma, lam)
+    advantages = _recursion(paid, critic_values(batch), values_after(batch, bootstrap), gamma, lam)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
@@ -151,7 +151,7 @@ def cross_level_gae(
 
     Raises CreditError as `gae` does.
     """
-    values, ends, last = critic_values(batch), batch.turn_tokens, _values_after(batch, bootstrap)
+    values, ends, last = critic_values(batch), batch.turn_tokens, values_after(batch, bootstrap)
     of_turns = _recursion(on_turns(batch, rewards), values[ends[:-1]], last, gamma_turn, lam_turn)
     paid, following = on_tokens(batch, placed(batch, rewards)), np.zeros(len(of_turns.values))
     value_after = np.append(values[ends[1:-1]], 0.0)[: len(following)]
@@ -209,7 +209,7 @@ def _recursion(
     return Ragged(advantages, rewards.offsets)
 
 
-def _values_after(batch: CreditBatch, bootstrap: bool) -> Numbers:
+def values_after(batch: CreditBatch, bootstrap: bool) -> Numbers:
     """The value after the last step of each trajectory: 0 where it ended, the batch's where a limit cut it off."""
     if not bootstrap:
         return np.zeros(len(batch))

@@ -47,6 +47,7 @@ RULES: Sequence[Rule] = (
     Rule("bi-level-gae", "bi-level-gae"),
     Rule("length-adaptive-gae", "length-adaptive-gae"),
     Rule("cross-level-gae", "cross-level-gae"),
+    Rule("archer", "archer"),
     Rule("remax", "remax"),
     Rule("information-gain", "information-gain"),
     Rule("self-distillation", "self-distillation"),

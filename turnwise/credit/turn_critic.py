@@ -1,0 +1,89 @@
+"""ArCHer: a critic over turns, with the value Q of a reply beside the value V of the state that it answers.
+
+    V_k: the critic before the first reply token of turn k        Q_k: the critic before its last reply token
+    A_k = Q_k - V_k                                               for every reply token of turn k
+    targets:  V_k <- Q_k        Q_k <- r_k + gamma V_(k+1)        V after the last turn: 0, or the value at a cut
+
+Such an advantage has no reward in it: rewards reach the policy through the critic alone, so that the noise of what
+comes after a turn stays out, as do the others' replies. With lambda between 0, ArCHer, and 1 rewards come in as in GAE,
+a turn being two steps, the reply and what the world answers (at 1, A_k is the discounted return minus V_k):
+
+    A_k = (Q_k - V_k) + lambda E_k        E_k = (r_k + gamma V_(k+1) - Q_k) + gamma lambda A_(k+1)
+    targets:  V_k <- V_k + A_k            Q_k <- Q_k + E_k
+
+ArCHer (Zhou et al., arXiv 2402.19446, equations 1 to 3), with the loss `reinforce`. Its two critics, of which the
+smaller value counts, are `critic.heads: 2`. Differs: one function gives both values, at two places of one token
+sequence, where the release has networks of their own for Q and V on an encoder's states; the last token of a reply,
+which ends it, is not in Q; targets are those of the critic before this batch, where the release has a moving average;
+the critic learns from the batch alone, where the release has a buffer of old episodes and draws new replies to old
+states; tokens have no baseline of their own. Here advantages are whitened unless `whiten` is False. The other tokens
+of a reply have Q's target.
+
+Bias: with lambda 0 the advantage is wrong as far as Q is, and only Q: an error of V is the same for every reply. A
+critic that has learned nothing teaches nothing, so give it `critic.warm_up`. A reply of one token has A = 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from turnwise.config.quantities import NotNegative, Share
+from turnwise.credit.batch import CreditBatch
+from turnwise.credit.generalised_advantage import critic_values, values_after
+from turnwise.credit.placement import Placement, on_turns
+from turnwise.credit.reinforce import discounted_returns, whitened
+from turnwise.data.arrays import Numbers, Ragged
+
+
+def archer(
+    batch: CreditBatch,
+    *,
+    gamma: Share = 1.0,
+    lam: Share = 0.0,
+    rewards: Placement = "turn",
+    whiten: bool = True,
+    bootstrap: bool = True,
+    epsilon: NotNegative = 1e-8,
+) -> Ragged:
+    """One advantage per turn, from a critic's values of states and of replies; `gamma` is per turn.
+
+    Whitened by default over trained turns, each counted once; `whiten=False` turns it off. Needs the inputs of `gae`,
+    and raises CreditError as it does.
+    """
+    of_replies, _ = _half_steps(batch, gamma, lam, rewards, bootstrap)
+    return whitened(of_replies, batch.trained_turns, epsilon) if whiten else of_replies
+
+
+def archer_targets(
+    batch: CreditBatch,
+    *,
+    gamma: Share = 1.0,
+    lam: Share = 0.0,
+    rewards: Placement = "turn",
+    whiten: bool = True,
+    bootstrap: bool = True,
+    epsilon: NotNegative = 1e-8,
+) -> Ragged:
+    """The critic's target per reply token: V's at the first of a reply of several, Q's at the others."""
+    of_replies, of_answers = _half_steps(batch, gamma, lam, rewards, bootstrap)
+    values, tokens = critic_values(batch), batch.turn_tokens
+    targets = batch.on_reply_tokens(Ragged(values[tokens[1:] - 1] + of_answers, of_replies.offsets))
+    first, several = tokens[:-1], np.diff(tokens) > 1
+    targets.values[first[several]] = (values[first] + of_replies.values)[several]
+    return targets
+
+
+def _half_steps(
+    batch: CreditBatch, gamma: float, lam: float, rewards: Placement, bootstrap: bool
+) -> tuple[Ragged, Numbers]:
+    """A_k of each turn, and E_k of the world's answer to it, [turns]."""
+    values, tokens = critic_values(batch), batch.turn_tokens
+    before, after = values[tokens[:-1]], values[tokens[1:] - 1]
+    paid = on_turns(batch, rewards)
+    following = np.append(before[1:], 0.0)
+    following[batch.last_turns] = values_after(batch, bootstrap)
+    errors = paid.values + gamma * following - after
+    of_replies = discounted_returns(Ragged(after - before + lam * errors, paid.offsets), gamma * lam * lam)
+    advantage_after = np.append(of_replies.values[1:], 0.0)
+    advantage_after[batch.last_turns] = 0.0
+    return of_replies, errors + gamma * lam * advantage_after
