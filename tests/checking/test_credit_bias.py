@@ -91,6 +91,10 @@ def test_findings_say_what_the_numbers_say(verdicts: dict[str, RuleBias]) -> Non
         "reinforce++",
         "remax",
         "turn-reinforce, compared with nothing",
+        "gae, true values",
+        "turn-gae, true values, lambda 0",
+        "archer, true values",
+        "self-distillation, teacher pi exp(Q)",
     }
     rescaled = {title for title, finding in findings.items() if finding == "rescaled"}
     assert rescaled == {"padded, to go", "grpo", "gpg"}

@@ -172,6 +172,37 @@ def _beliefs(problem: DecisionProblem) -> dict[str, float]:
     }
 
 
+def state_values(problem: DecisionProblem) -> dict[str, float]:
+    """V: the expected return from each state on, which a critic that knows everything would give."""
+    values: dict[str, float] = {}
+    for name, state in reversed(list(problem.states.items())):  # a state leads to later ones alone
+        first = 1.0 / (1.0 + math.exp(-state.logit))
+        values[name] = first * choice_value(state.first, values) + (1.0 - first) * choice_value(state.second, values)
+    return values
+
+
+def choice_value(choice: Choice, values: Mapping[str, float]) -> float:
+    """Q: the expected return from a choice on, given the `state_values`."""
+    return choice.reward + (choice.outcome if choice.then is None else values[choice.then])
+
+
+def _steps(problem: DecisionProblem, path: Path) -> list[tuple[str, Choice]]:
+    """The states of a trajectory, each with what was chosen there."""
+    chosen = [
+        problem.states[name].first if slope > 0 else problem.states[name].second
+        for name, slope in zip(path.states, path.slopes, strict=True)
+    ]
+    return list(zip(path.states, chosen, strict=True))
+
+
+def _best_teacher(state: DecisionState, choice: Choice, values: Mapping[str, float]) -> float:
+    """What a choice gains in log-probability under the teacher pi exp(Q), over its sum."""
+    first = 1.0 / (1.0 + math.exp(-state.logit))
+    weights = (first, state.first), (1.0 - first, state.second)
+    total = math.fsum(probability * math.exp(choice_value(each, values)) for probability, each in weights)
+    return choice_value(choice, values) - math.log(total)
+
+
 def true_gradient(problem: DecisionProblem) -> Vector:
     """The exact gradient of the expected return with respect to the logit of each state, [states]."""
     gradient = dict.fromkeys(problem.states, 0.0)
@@ -184,21 +215,35 @@ def true_gradient(problem: DecisionProblem) -> Vector:
 def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Path]) -> Vector:
     """A rule's gradient estimate from one group, [states]: turns summed, trajectories averaged.
 
-    Every reply counts as one token.
+    Every reply counts as one token, but as two for `archer`, which asks a critic before a reply and after it. The
+    critic knows the true values, and the teacher of self-distillation is pi exp(Q), over its sum.
     """
-    greedy, belief = _greedy(problem), _beliefs(problem)
+    greedy, belief, values = _greedy(problem), _beliefs(problem), state_values(problem)
+    steps = [_steps(problem, path) for path in group]
+    tokens = 2 if rule.estimator == "archer" else 1
+
     batch = CreditBatch(
         group=[0] * len(group),
         turn_rewards=Ragged.of(path.turn_rewards for path in group),
         outcome=[path.outcome for path in group],
-        reply_lengths=Ragged.of(([1] * len(path.states) for path in group), np.int64),
+        reply_lengths=Ragged.of(([tokens] * len(path.states) for path in group), np.int64),
+        values=Ragged.of(
+            [value for name, choice in row for value in (values[name], choice_value(choice, values))[:tokens]]
+            for row in steps
+        ),
         anchors=[path.states for path in group],
         named_rewards=Ragged.of([math.fsum(path.turn_rewards), path.outcome] for path in group),
         reward_weights=Ragged.of([[1.0, 1.0]] * len(group)),
         greedy_rewards=Ragged.of([[math.fsum(greedy.turn_rewards), greedy.outcome]] * len(group)),
-        score_norms=Ragged.of([2.0 * slope**2 for slope in path.slopes] for path in group),  # of two logits
+        score_norms=Ragged.of(
+            [2.0 * slope**2 for slope in path.slopes for _ in range(tokens)]
+            for path in group  # of two logits
+        ),
         trees=[0] * len(group),
-        hindsight=Ragged.of([slope * path.outcome for slope in path.slopes] for path in group),
+        hindsight=Ragged.of(
+            [_best_teacher(problem.states[name], choice, values) for name, choice in row for _ in range(tokens)]
+            for row in steps
+        ),
         answer_scores=Ragged.of([math.log(belief[state]) for state in path.states] for path in group),
     )
     with warnings.catch_warnings():
@@ -318,6 +363,11 @@ BASELINES: Sequence[Rule] = (
     Rule("hgpo, gamma 1", "hgpo", {"gamma": 1.0, "deviation": "none"}),
     Rule("remax", "remax"),
     Rule("optimal token baseline", "optimal-token-baseline", {"rewards": "turn"}),
+    Rule("gae, true values", "gae", {"whiten": False}),
+    Rule("turn-gae, true values, lambda 0", "turn-gae", {"lam": 0.0, "whiten": False}),
+    Rule("archer, true values", "archer", {"whiten": False}),
+    Rule("information-gain", "information-gain", {"rewards": "merged", "deviation": "none"}),
+    Rule("self-distillation, teacher pi exp(Q)", "self-distillation"),
 )
 """All ways to form a baseline, without division by a deviation, so on the scale of the rewards but for `maxrl`."""
 
