@@ -73,7 +73,10 @@ def test_estimators_that_compare_within_groups_go_with_branching(estimator: str)
     if estimator in ACCEPTED:
         require_branching(estimator, "all")
         return
-    reasons = {**dict.fromkeys(("gigpo", "hgpo"), "its anchor states are what"), "tree-grpo": "its trees are those of"}
+    reasons = {
+        **dict.fromkeys(("gigpo", "hgpo"), "its anchor states are what"),
+        **dict.fromkeys(("tree-grpo", "at2po"), "its trees are those of"),
+    }
     reason = reasons.get(estimator, "it compares nothing within a group")
     with pytest.raises(
         ConfigurationError, match=rf"rloo, reinforce\+\+-baseline, .*found credit.estimator: .*: {reason}"

@@ -79,6 +79,7 @@ def batches(draw: st.DrawFn, longest: int = 4, smallest: int = 2) -> CreditBatch
         greedy_rewards=rows(number, [2] * len(turns)),
         score_norms=rows(lambda: abs(number()), [sum(row) for row in lengths]),
         trees=one_each(lambda: next(read) % 2),
+        nodes=[[10 * index + turn for turn in range(count)] for index, count in enumerate(turns)],
         hindsight=rows(number, [sum(row) for row in lengths]),
         answer_scores=rows(lambda: -abs(number()), turns),
     )

@@ -48,11 +48,24 @@ RULES: list[tuple[str, Options]] = [
     ("information-gain", {"gamma": 0.9}),
     ("information-gain", {"gain": "log-probability", "pooled": "apart", "rewards": "merged"}),
     ("tree-grpo", {"rewards": "merged", "within": 0.5}),
+    ("at2po", {"rewards": "merged"}),
+    ("at2po", {"over": "branches", "against": "parent"}),
     ("self-distillation", {"gamma": 0.9, "outcome_coefficient": 0.5}),
     ("optimal-token-baseline", {}),
     ("optimal-token-baseline", {"rewards": "turn", "steps": "turn", "alone": "return"}),
 ]
-COMPARING = ("grpo", "tree-grpo", "mt-grpo", "rloo", "reinforce++-baseline", "gpg", "grpo-passk", "opo", "gdpo")
+COMPARING = (
+    "grpo",
+    "tree-grpo",
+    "at2po",
+    "mt-grpo",
+    "rloo",
+    "reinforce++-baseline",
+    "gpg",
+    "grpo-passk",
+    "opo",
+    "gdpo",
+)
 RELATIVE: list[tuple[str, Options]] = [
     *((name, options) for name, options in RULES if name in COMPARING and options.get("deviation") != "batch"),
     ("gigpo", {"gamma": 1.0}),

@@ -25,8 +25,8 @@ WORLDS = {"frozen_lake": [TINY], "search": [TINY, TINY_SEARCH]}
 
 TREES: dict[str, Any] = {"rollout.scheme": "tree", "rollout.trees": 2, "rollout.group_size": 6}
 CREDIT: dict[str, dict[str, Any]] = {
-    **{name: {"credit.estimator": name} for name in ESTIMATORS if name not in ("mt-grpo", "tree-grpo")},
-    "tree-grpo": {"credit.estimator": "tree-grpo", **TREES},
+    **{name: {"credit.estimator": name} for name in ESTIMATORS if name not in ("mt-grpo", "tree-grpo", "at2po")},
+    **{name: {"credit.estimator": name, **TREES} for name in ("tree-grpo", "at2po")},
     **{
         f"mt-grpo {rule}": {"credit.estimator": "mt-grpo", "credit.options": {"rule": rule}}
         for rule in ("paper", "per-index", "padded", "return-to-go")

@@ -16,8 +16,9 @@ from turnwise import seeding
 from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed
 from turnwise.agent.playing import worlds_seed
+from turnwise.credit.batch import nodes
 from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import read_arrays, read_trajectories
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
 from turnwise.training_runs.state import Prepared, play_parameters
@@ -229,12 +230,19 @@ def test_a_group_of_trees_is_branches_that_share_their_first_turns_with_a_trunk(
                 shared_turns += shared
                 shared_tokens += sum(len(turn.reply_tokens) for turn in branch.turns[:shared])
     assert shared_turns > 0
+    numbers = nodes(read_arrays(default_store().folder(made)), BRANCHES).tolist()
+    played = list(zip((each for members in groups.values() for each in members), numbers, strict=True))
+    for one, its in played:
+        for other, theirs in played:
+            same_tree = (one.group, one.replica // BRANCHES) == (other.group, other.replica // BRANCHES)
+            for turn, (node, another) in enumerate(zip(its, theirs, strict=False)):
+                assert (node == another) is (same_tree and one.turns[: turn + 1] == other.turns[: turn + 1])
     metrics = default_store().metrics(made)
     assert metrics["tree/sampled_tokens"] >= metrics["tree/tokens"] - shared_tokens
     assert metrics["tree/cost"] == metrics["tree/sampled_tokens"] / metrics["tree/tokens"] < 1.0
 
 
 def test_trees_train_with_the_rule_that_compares_their_branches(prepared: Prepared) -> None:
-    settings = {"rollout.scheme": "tree", "rollout.trees": 2, "rollout.group_size": 6, "credit.estimator": "tree-grpo"}
+    settings = {"rollout.scheme": "tree", "rollout.trees": 2, "rollout.group_size": 6, "credit.estimator": "at2po"}
     run = train(experiment(**settings), prepared, "grpo-or", 1, tested=False)
     assert run.policy.digest != prepared.warm_start.digest

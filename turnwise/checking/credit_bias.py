@@ -240,6 +240,9 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
             for path in group  # of two logits
         ),
         trees=[0] * len(group),
+        nodes=Ragged.of(
+            ([100 * index + turn for turn in range(len(path.states))] for index, path in enumerate(group)), np.int64
+        ),
         hindsight=Ragged.of(
             [_best_teacher(problem.states[name], choice, values) for name, choice in row for _ in range(tokens)]
             for row in steps

@@ -21,7 +21,7 @@ from turnwise.errors import CreditError
 if TYPE_CHECKING:  # a section's values are parameters of a stage, and are in its cache key by themselves
     from turnwise.config.schema import RewardSection
 
-PER_TURN = ("reply_lengths", "anchors", "answer_scores", "trained")
+PER_TURN = ("reply_lengths", "anchors", "answer_scores", "nodes", "trained")
 PER_TOKEN = ("values", "token_rewards", "score_norms", "hindsight")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NAMED = ("named_rewards", "reward_weights")
@@ -37,6 +37,7 @@ NEEDS: Mapping[str, str] = {
     "score_norms": "the squared norm of each reply token's score",
     "hindsight": "what each reply token gains in log-probability under a teacher",
     "trees": "the tree that each trajectory is a branch of",
+    "nodes": "which turns the branches of a tree share",
     "answer_scores": "the policy's log-probability of the right answer before each turn",
 }
 """The inputs that a rule may declare as needed, in words."""
@@ -97,6 +98,9 @@ class CreditBatch:
     trees: Sequence[int] | None = None
     """Of groups of trees: the tree within the group that the trajectory is a branch of, from 0; see
     `turnwise.agent.branching`."""
+    nodes: Ragged | None = None
+    """Of groups of trees: the number of the node that each turn is, from 0. Branches share a node where they are the
+    same up to the end of that turn."""
     trained: Ragged | None = None
     """Which turns are trained; None: all. A turn that is not trained has advantage 0 and is left out of whitening. It
     is part of the episode nevertheless: its rewards count in every return, its tokens are time steps, and a group's
@@ -150,6 +154,7 @@ class CreditBatch:
             trained=trajectories.turn_rows(trajectories.trained),
             greedy_rewards=greedy_rewards,
             trees=None if branches is None else (trajectories.replica // branches).tolist(),
+            nodes=None if branches is None else nodes(trajectories, branches),
             **(rescored or {}),
         )
 
@@ -311,8 +316,10 @@ class CreditBatch:
     def _make_arrays(self) -> None:
         """Replace rows of numbers by arrays, and numbers per trajectory by Python's."""
         made: dict[str, Any] = {}
-        for name in ("turn_rewards", "reply_lengths", "answer_scores", "trained", "greedy_rewards", *PER_TOKEN, *NAMED):
-            dtype = {"reply_lengths": np.int64, "trained": np.bool_}.get(name, np.float64)
+        for name in ("turn_rewards", *PER_TURN, "greedy_rewards", *PER_TOKEN, *NAMED):
+            if name == "anchors":
+                continue
+            dtype = {"reply_lengths": np.int64, "nodes": np.int64, "trained": np.bool_}.get(name, np.float64)
             if getattr(self, name) is not None:
                 made[name] = Ragged.of(getattr(self, name), dtype)
         for name in PER_TRAJECTORY:
@@ -320,6 +327,20 @@ class CreditBatch:
                 made[name] = [bool(each) if name in FLAGS else float(each) for each in getattr(self, name)]
         for name, values in made.items():  # the dataclass is frozen: plain assignment raises
             object.__setattr__(self, name, values)
+
+
+def nodes(trajectories: TrajectoryArrays, branches: int) -> Ragged:
+    """The nodes of trees of so many `branches`, by trajectory and turn: `CreditBatch.nodes`."""
+    numbers: dict[Any, int] = {}
+    found: list[int] = []
+    tokens = zip(trajectories.observation_tokens, trajectories.reply_tokens, strict=True)
+    for index, turns in enumerate(np.diff(trajectories.offsets).tolist()):
+        node: Any = (int(trajectories.group[index]), int(trajectories.replica[index]) // branches)
+        for _ in range(turns):
+            observed, replied = next(tokens)
+            node = numbers.setdefault((node, tuple(observed), tuple(replied)), len(numbers))
+            found.append(node)
+    return trajectories.turn_rows(np.array(found, dtype=np.int64))
 
 
 def anchors(trajectories: TrajectoryArrays) -> list[list[str | None]] | None:

@@ -66,6 +66,7 @@ def _small_batch() -> CreditBatch:
         greedy_rewards=Ragged.of([[0.1, 0.5]] * len(TURNS)),
         score_norms=Ragged.of(tokens),
         trees=[0] * len(TURNS),
+        nodes=Ragged.of(([10 * index, 10 * index + 1][:turns] for index, turns in enumerate(TURNS)), np.int64),
         hindsight=Ragged.of(tokens),
         answer_scores=Ragged.of([-1.0, -0.5][:turns] for turns in TURNS),
     )

@@ -28,6 +28,7 @@ from turnwise.credit.group_relative import grpo, rloo, tree_grpo
 from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.token_baseline import optimal_token_baseline
+from turnwise.credit.tree_values import at2po
 from turnwise.credit.turn_critic import archer, archer_targets
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.credit.turn_returns import information_gain, remax, turn_reinforce
@@ -120,6 +121,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "remax": Estimator(remax, "turn", needs=("greedy_rewards",)),
     "information-gain": Estimator(information_gain, "turn", needs=("answer_scores",)),
     "tree-grpo": Estimator(tree_grpo, "turn", needs=("trees",), grouped=True),
+    "at2po": Estimator(at2po, "turn", needs=("trees", "nodes"), grouped=True),
     "self-distillation": Estimator(self_distillation, "token", needs=("reply_lengths", "hindsight")),
     "optimal-token-baseline": Estimator(
         optimal_token_baseline, "token", needs=("reply_lengths", "score_norms"), grouped=True

@@ -103,7 +103,9 @@ def require_trees(credit: Credit, scheme: str, trees: int | None, group_size: in
     """Raise ConfigurationError for groups of trees that cannot be grown, or a rule that cannot be used with them."""
     if scheme != "tree":
         if _needs(credit, "trees") or trees is not None:
-            what = "credit.estimator tree-grpo compares" if _needs(credit, "trees") else "rollout.trees counts"
+            what = (
+                f"credit.estimator {credit.estimator} compares" if _needs(credit, "trees") else "rollout.trees counts"
+            )
             raise ConfigurationError(
                 f"{what} the branches of trees, which only rollout.scheme tree grows; found rollout.scheme: {scheme}: "
                 "set it to tree, with rollout.trees" + ("" if trees is None else ", or rollout.trees to null")

@@ -52,6 +52,7 @@ RULES: Sequence[Rule] = (
     Rule("information-gain", "information-gain"),
     Rule("self-distillation", "self-distillation"),
     Rule("tree-grpo", "tree-grpo"),
+    Rule("at2po", "at2po"),
     Rule("optimal-token-baseline", "optimal-token-baseline", {"rewards": "merged"}),
 )
 """The rules, in the order in which they are shown."""
@@ -172,6 +173,7 @@ _LACKING = {
     "reward_weights": "it needs each reward by its name, which these episodes do not have",
     "greedy_rewards": "it needs a greedy episode of each task, which the study does not play",
     "trees": "it needs branches of trees, which these episodes are not",
+    "nodes": "it needs branches of trees, which these episodes are not",
     "hindsight": "it needs the policy to read each episode again, which the study does not do",
     "answer_scores": "it needs the policy's probability of the right answer, which the study does not compute",
     "score_norms": "it needs the policy's scores of each token, which the study does not compute",
