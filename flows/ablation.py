@@ -58,7 +58,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
         baselines = evaluate_baselines(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
-        record.compared_with({**baselines, WARM_START: warm_start})
+        record.tracked.compared_with({**baselines, WARM_START: warm_start})
         with record.open_runs():
             with shared_runs(experiment, prepared, record, display, console, processes) as shared:
                 outcomes = make_runs(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +31,7 @@ from turnwise.policy.dimensions import Dimensions, dimensions_of
 from turnwise.policy.memory_plan import GIB
 from turnwise.policy.pretrained import asks_hub
 from turnwise.reporting.formatting import readable_bytes
+from turnwise.reporting.terminal.tables import plain_table
 from turnwise.store.default import nothing_is_stored
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.revision import require_readable
@@ -60,7 +60,7 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
         console.print(f"{'start':<12}{line}", highlight=False)
     ablation = experiment.ablation
     console.print(f"\n{ablation.name}: for each of {_range(ablation)} seeds, at most\n", highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     # On a narrow terminal long names give way; numbers and headings do not.
     for heading in ("variant", "estimator"):
         table.add_column(heading, overflow="fold")
@@ -242,7 +242,7 @@ def show_memory(experiment: Experiment, dimensions: Dimensions, processes: int, 
 
 def _table(plan: MemoryPlan) -> Table:
     """One row for each part, one column for each phase, and the sums."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), show_footer=True)
+    table = plain_table(show_footer=True)
     names = list(dict.fromkeys(name for phase in plan.phases for name in phase.parts))
     table.add_column("", "in all", no_wrap=True)
     for phase in plan.phases:

@@ -20,6 +20,7 @@ from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, Se
 from turnwise import progress
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home
+from turnwise.reporting.terminal.tables import plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -157,12 +158,9 @@ def prune(
 
 def _print_pruned(console: Console, before: dict[str, int], found: Sequence[Removal]) -> None:
     """Print the size of each part of the home, and how much of it is pruned."""
-    from rich import box
-    from rich.table import Table
-
     from turnwise.reporting.formatting import readable_bytes
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table(gap=2)
     for heading in ("part of the home", "holds", "pruned", "of artifacts"):
         table.add_column(heading, justify="left" if heading.startswith("part") else "right", no_wrap=True)
     for part, size in sorted(before.items(), key=lambda each: -each[1]):

@@ -26,7 +26,7 @@ from turnwise.project import project_root
 from turnwise.reporting.data.episodes import Wanted
 from turnwise.reporting.html.what_if_page import Compared, write_what_if
 from turnwise.results.report_data import Sample
-from turnwise.results.what_if import Differs, WhatIf, compare_rules
+from turnwise.results.what_if import ChangedSetting, WhatIf, compare_rules
 from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.episodes import in_training, legible
 from turnwise.training_runs.state import changed
@@ -286,12 +286,12 @@ def rewards_of(experiment: Experiment) -> dict[str, Reward]:
     return {name: Reward("", section.level, section.weight) for name, section in experiment.rewards.items()}
 
 
-def differences(experiments: Mapping[str, Experiment]) -> list[Differs]:
+def differences(experiments: Mapping[str, Experiment]) -> list[ChangedSetting]:
     """The keys whose values differ between configurations."""
     values = {name: dict(_flat(each.model_dump(mode="json"))) for name, each in experiments.items()}
     keys = dict.fromkeys(key for each in values.values() for key in each)
     return [
-        Differs(key, {name: json.dumps(each[key]) if key in each else "" for name, each in values.items()})
+        ChangedSetting(key, {name: json.dumps(each[key]) if key in each else "" for name, each in values.items()})
         for key in keys
         if len({json.dumps(each.get(key)) for each in values.values()}) > 1
     ]

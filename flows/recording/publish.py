@@ -78,7 +78,9 @@ def publish(
     write_results(folder, data, digests)
     sentences = [] if data.outcomes is None else data.outcomes.sentences()
     seeds = [] if data.race is None else race_sentences(data.race)
-    record.close(folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out), seeds)
+    record.tracked.close(
+        folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out), seeds
+    )
     if (name := experiment.tracking.register_as) is not None:
         uri = tracking_uri(experiment)
         if (best := register_best(name, find_runs(uri, record.tracked.parent.id), uri)) is None:
@@ -93,7 +95,7 @@ def publish_recorded(plan: Plan) -> AblationResult:
     experiment, outcome = plan.experiment, plan.outcome
     assert outcome is not None, "it is the plan of an ablation"
     record = AblationRecord(experiment, outcome.prepared)
-    record.compared_with({**outcome.baselines, WARM_START: outcome.warm_start})
+    record.tracked.compared_with({**outcome.baselines, WARM_START: outcome.warm_start})
     for run in outcome.runs:
         judge_start(run)
         if run.ended is not None:

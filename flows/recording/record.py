@@ -11,9 +11,8 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Literal, ParamSpec
 
 from tasks.caching import all_dependencies
@@ -211,10 +210,6 @@ class AblationRecord:
         self._unwritten: defaultdict[str, list[IterationMetrics]] = defaultdict(list)
         self._last_write = -SECONDS_BETWEEN_WRITES
 
-    def compared_with(self, evaluations: Mapping[str, Reference]) -> None:
-        """Record the test evaluations of the baseline policies and the warm start, shown next to those of the runs."""
-        self.tracked.compared_with(evaluations)
-
     @contextmanager
     def open_runs(self) -> Iterator[None]:
         """A block after whose failure no run of the record is RUNNING: the ablation has failed, or all were killed."""
@@ -317,22 +312,6 @@ class AblationRecord:
             if run_name in self._runs:
                 self._name_artifacts(self.tracked.children[run_name], self._runs[run_name])
             self.tracked.children[run_name].leave_out(fault.fault, str(fault))
-
-    def close(
-        self,
-        report: Path,
-        result_digest: str,
-        summary: Mapping[str, float] | None = None,
-        outcomes: Sequence[str] = (),
-        fault: str = "",
-        seeds: Sequence[str] = (),
-    ) -> None:
-        """Finish the ablation's parent run with its report, and the figures of its table as metrics.
-
-        `outcomes` says which runs were ended early or left out, `seeds` after how many of them comparisons ended. With
-        a `fault`, which has left runs out, the parent run is marked as failed.
-        """
-        self.tracked.close(report, result_digest, summary, outcomes, fault, seeds)
 
     def _write(self, run_name: str) -> None:
         """Write the metrics of the run's iterations that wait to be written."""

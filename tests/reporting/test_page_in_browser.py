@@ -8,7 +8,7 @@ from playwright.sync_api import expect, sync_playwright
 from envs.browser.chromium import find_chromium
 from turnwise.reporting.html.page import page
 from turnwise.reporting.html.what_if_page import what_if_page
-from turnwise.results.what_if import Differs, WhatIf, compare_rules
+from turnwise.results.what_if import ChangedSetting, WhatIf, compare_rules
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -109,7 +109,7 @@ def test_nothing_is_cut_where_rules_stand_side_by_side(browser, report, tmp_path
     compared["what if"] = replace(first, advantages=None, token_advantages=None)
     steps = {"recorded": {"gradient_norm": 1.0, "approximate_kl": 0.1}, "what if": None}
     data = WhatIf("What if: a", "Of 1.", compare_rules({name: turns[name] for name in names}), steps=steps)
-    data = replace(data, settings=[Differs("credit.estimator", dict.fromkeys(names, '"grpo"'))])
+    data = replace(data, settings=[ChangedSetting("credit.estimator", dict.fromkeys(names, '"grpo"'))])
     data = replace(
         data, steps={name: steps.get(name) for name in names}, left_out={"gae": "it needs a critic's values"}
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +12,7 @@ from rich.text import Text
 from turnwise.credit_study.study import Study
 from turnwise.reporting.formatting import UNDEFINED, bounds, number
 from turnwise.reporting.markdown import render
+from turnwise.reporting.terminal.tables import plain_table
 from turnwise.statistics import Interval
 
 GRADIENT = ("norm", "deviation", "signal to noise", "cosine with the truth")
@@ -119,7 +119,7 @@ def _cell(interval: Interval | None, digits: int = 2) -> str:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Row]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     table.add_column("", no_wrap=True)
     for heading in headings:
         table.add_column(Text(heading, style="bold"), justify="right", vertical="top", no_wrap=True)

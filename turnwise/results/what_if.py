@@ -52,7 +52,7 @@ class RuleFigures:
 
 
 @dataclass(frozen=True)
-class Differs:
+class ChangedSetting:
     """A setting that differs between rules."""
 
     key: str
@@ -68,7 +68,7 @@ class WhatIf:
     rollout: str
     """Which rollout it is, in words."""
     rules: list[RuleFigures]
-    settings: list[Differs] = field(default_factory=list)
+    settings: list[ChangedSetting] = field(default_factory=list)
     steps: dict[str, dict[str, float] | None] = field(default_factory=dict)
     """By rule, the metrics of its first step (`turnwise.policy.learner.first_step`); None where no token of the batch
     has a gradient. Empty where no gradient was computed."""

@@ -7,7 +7,6 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -25,6 +24,7 @@ from turnwise.reporting.formatting import (
     process_note,
     race_sentences,
 )
+from turnwise.reporting.terminal.tables import plain_table
 from turnwise.results.report_data import ReportColumn, ReportData, Row
 
 
@@ -84,7 +84,7 @@ def _groups_that_fit(report: ReportData, console: Console) -> Sequence[Sequence[
 
 
 def _table(report: ReportData, columns: Sequence[ReportColumn]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(_wrapped_heading(report, column), justify="right", vertical="top", no_wrap=True)

@@ -29,9 +29,14 @@ class TextTable:
         return as_csv(self.columns, ([" ".join(cell.split()) for cell in row] for row in self.rows))
 
 
+def plain_table(gap: int = 1, *, show_footer: bool = False) -> Table:
+    """An empty table of the terminal: no lines but one below its heads, and so many spaces between columns."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0), show_footer=show_footer)
+
+
 def print_table(content: TextTable, console: Console) -> None:
     """Print the table, no wider than the console; cells are wrapped."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     for place, column in enumerate(content.columns):
         table.add_column(Text(column), justify="right" if place else "left", vertical="top", overflow="fold")
     for row in content.rows:
