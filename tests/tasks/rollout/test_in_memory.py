@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from stage_samples import saved, trajectory, turn
 
+from tasks import restoring
 from tasks.restoring import trajectories_of
-from tasks.rollout import in_memory
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ArtifactError
@@ -21,10 +21,10 @@ def episodes(reward: float) -> list[Trajectory]:
 
 def test_a_rollout_is_read_once_and_as_its_files_say() -> None:
     rollout, other = saved(episodes(1.0)), saved(episodes(0.5))
-    reads = in_memory._read.cache_info().misses
+    reads = restoring._read.cache_info().misses
     first = trajectories_of(rollout)
     assert trajectories_of(rollout) is first
-    assert in_memory._read.cache_info().misses == reads + 1
+    assert restoring._read.cache_info().misses == reads + 1
     assert list(first) == read_trajectories(default_store().folder(rollout)) == episodes(1.0)
     assert list(trajectories_of(other)) == episodes(0.5)
 
