@@ -22,7 +22,8 @@ turnwise lineage policy/4be1f02a                                           an ar
 turnwise export "mt-grpo seed 1" --to policies/mt-grpo                 the policy that the run ended with
 turnwise export "mt-grpo seed 1" --best --to policies/mt-grpo          the one with the most success in validation
 turnwise export "mt-grpo seed 1" --iteration 0 --to policies/start     the warm start
-turnwise export "mt-grpo seed 1" --conversations --to data/solved      its solved episodes, a dataset to imitate
+turnwise export "mt-grpo seed 1" --as conversations --to data/solved   its solved episodes, a dataset to imitate
+turnwise export credit --as tensorboard --to curves                    an ablation's curves; or --as wandb
 
 turnwise reproduce "mt-grpo seed 1"             one run
 turnwise reproduce credit --into ../again       every run of an ablation
@@ -330,29 +331,37 @@ def export(
         typer.Option(min=0, max=MOST, metavar="N", help="0: the warm start.", show_default="the final policy"),
     ] = None,
     best: Annotated[bool, typer.Option("--best", help="The iteration with the most success in validation.")] = False,
-    conversations: Annotated[
-        bool, typer.Option("--conversations", help="Its solved episodes as a dataset, in place of the policy.")
-    ] = False,
+    form: Annotated[
+        Literal["policy", "conversations", "tensorboard", "wandb"],
+        typer.Option("--as", help="The policy, the solved episodes as a dataset, or the curves for another tracker."),
+    ] = "policy",
     tracking: Tracking = None,
 ) -> None:
-    """Write a run's policy for transformers and vLLM, or its solved episodes as a dataset, with a card."""
+    """Write a run's policy for transformers and vLLM, its solved episodes, or the curves of a run or an ablation."""
     from rich.console import Console
 
     from flows.recording.exported_policy import require_empty, require_one_choice
+    from flows.recording.other_trackers import HOW_TO_READ, require_tracker
 
     to = to.absolute()
     require_one_choice(iteration, best)
     require_empty(to)
-    if conversations and (best or iteration is not None):
-        raise ConfigurationError("--iteration and --best choose a policy; --conversations are of all: leave one out")
+    if form != "policy" and (best or iteration is not None):
+        raise ConfigurationError(f"--iteration and --best choose a policy; --as {form} is of them all: leave one out")
+    console = Console(highlight=False, soft_wrap=True)
+    if form in ("tensorboard", "wandb"):
+        require_tracker(form)
     found = tw.runs(which, tracking=tracking)
-    if conversations:
+    if form == "conversations":
         counts = found.export_conversations(to)
         said = ", ".join(f"{count} of {occasion}" for occasion, count in counts.items())
-        Console(highlight=False, soft_wrap=True).print(f"solved episodes of {found.one.name} in {to}: {said}")
+        console.print(f"solved episodes of {found.one.name} in {to}: {said}")
+        return
+    if form in ("tensorboard", "wandb"):
+        found.export_curves(form, to)
+        console.print(f"curves of {', '.join(run.name for run in found)} in {to}: {HOW_TO_READ[form].format(to)}")
         return
     policy = found.export(to, iteration=iteration, best=best)
-    console = Console(highlight=False, soft_wrap=True)
     console.print(f"{policy} of {found.one.name} in {to}")
     console.print(f"serve it: vllm serve {to} --host 127.0.0.1; train on: policy.model={to}")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flows.recording.exported_conversations import write_conversations
 from flows.recording.exported_policy import policy_of, require_empty, selected_iteration, write_policy
+from flows.recording.other_trackers import write_for
 from flows.recording.record import recorded_here, recorded_store
 from flows.runtime.process_settings import prepare_process
 from turnwise.agent.episode_rewards import summed
@@ -205,6 +206,15 @@ class RecordedRuns(Sequence[RecordedRun]):
         """
         require_empty(folder)
         return write_conversations(self.one, folder)
+
+    def export_curves(self, tracker: Literal["tensorboard", "wandb"], folder: Path) -> None:
+        """Write the metrics of all runs, by iteration, into an empty folder as the files of another tracker.
+
+        Nothing is sent anywhere. Raises ConfigurationError where the tracker's package is not installed, and for a
+        folder that holds something.
+        """
+        require_empty(folder)
+        write_for(tracker, self._found, folder)
 
     def policy(self, *, iteration: int | None = None, best: bool = False) -> OpenedPolicy:
         """The policy of the only run as a transformers model on the CPU, with its tokenizer.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from huggingface_hub import DatasetCard, ModelCard, ModelCardData
 from mlflow import MlflowClient
 from safetensors.torch import load_file
 from served_policy import asked, require_greedy, served
+from tensorboardX.proto import event_pb2
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from flows.commands import cli
@@ -30,6 +32,7 @@ from turnwise.experiment import load
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun, find_runs
+from turnwise.tracking.names import mlflow_name
 from turnwise.training_runs.readiness import require_model
 
 pytestmark = pytest.mark.chain
@@ -200,7 +203,7 @@ def test_vllm_serves_the_policy_with_the_greedy_replies_of_the_run(run: Recorded
 def test_solved_episodes_are_a_dataset_that_datasets_opens_and_a_warm_start_imitates(
     run: RecordedRun, tmp_path: Path
 ) -> None:
-    folder = exported(tmp_path / "solved", "--conversations")
+    folder = exported(tmp_path / "solved", "--as", "conversations")
     opened = load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
     solved = {
         split: [each for each in runs(run.id).trajectories(occasion)["success"] if each]
@@ -218,3 +221,40 @@ def test_solved_episodes_are_a_dataset_that_datasets_opens_and_a_warm_start_imit
     assert said in [[(each.observation, each.reply) for each in one.exchanges] for one in read_conversations(file)]
     card = DatasetCard.load(folder / "README.md")
     assert run.id in card.text and card.data.configs[0]["data_files"][-1]["split"] == "test"
+
+
+def test_curves_are_scalars_in_tensorboards_files(run: RecordedRun, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "curves", "--as", "tensorboard")
+    (file,) = (folder / run.name).iterdir()
+    written: dict[int, dict[str, float]] = {}
+    content, place = file.read_bytes(), 0
+    while place < len(content):  # records: 8 bytes of length, 4 of its checksum, an event, 4 of its checksum
+        (length,) = struct.unpack_from("<Q", content, place)
+        event = event_pb2.Event.FromString(content[place + 12 : place + 12 + length])
+        place += 12 + length + 4
+        for value in event.summary.value:
+            if value.HasField("simple_value"):
+                written.setdefault(event.step, {})[value.tag] = value.simple_value
+    curves = runs(run.id).curves().set_index("iteration")
+    assert sorted(written) == sorted(curves.index)
+    for number, metrics in written.items():
+        validated = {name: value for name, value in metrics.items() if not name.startswith("test/")}
+        recorded = curves.loc[number].drop(["run", "variant", "seed"]).dropna()
+        named = {mlflow_name(name): value for name, value in recorded.to_dict().items()}
+        assert validated == pytest.approx(named, rel=1e-6)
+    test = {name: value for name, value in written[max(written)].items() if name.startswith("test/")}
+    assert test == pytest.approx({name: run.metrics[name] for name in test}, rel=1e-6) and "test/greedy/success" in test
+
+
+def test_curves_are_an_offline_run_of_weights_and_biases(run: RecordedRun, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "curves", "--as", "wandb")
+    (file,) = folder.glob("wandb/offline-run-*/*.wandb")
+    content = file.read_bytes()
+    named = [run.name, *map(mlflow_name, runs(run.id).curves().columns)]
+    assert not [name for name in named if name.encode() not in content]
+
+
+def test_what_leaves_as_curves_is_of_no_iteration(run: RecordedRun, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="leave one out"):
+        exported(tmp_path / "curves", "--as", "wandb", "--best")
+    assert not (tmp_path / "curves").exists()

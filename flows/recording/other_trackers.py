@@ -1,0 +1,93 @@
+"""The curves of recorded runs in the files of other trackers, for groups that compare there. Nothing is sent anywhere.
+
+    tensorboard    FOLDER/RUN/events.out.tfevents...        tensorboard --logdir FOLDER
+    wandb          FOLDER/wandb/offline-run-.../run-ID.wandb    wandb sync FOLDER/wandb/offline-run-*
+
+A step is an iteration; 0 is the warm start. Metrics have the names that they have in MLflow; those on the test
+tasks stand at the last iteration.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import ConfigurationError
+from turnwise.tracking.finding import RecordedRun
+from turnwise.tracking.names import mlflow_name
+from turnwise.training_runs.metrics import curves_of, evaluation_metrics
+
+PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+"""What writes the files of each tracker: both are in the extra `trackers`."""
+HOW_TO_READ = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/wandb/offline-run-*"}
+
+
+def require_tracker(tracker: str) -> None:
+    """Raise ConfigurationError where the package that writes a tracker's files is not installed."""
+    if find_spec(PACKAGES[tracker]) is None:
+        raise ConfigurationError(
+            f"--as {tracker} needs the package {PACKAGES[tracker]}, which is not installed: pip install "
+            "'turnwise[trackers]'"
+        )
+
+
+def write_for(tracker: str, runs: Sequence[RecordedRun], folder: Path) -> None:
+    """Write the curves of the runs into an empty folder, or one to make.
+
+    Raises ConfigurationError where the tracker's package is not installed.
+    """
+    require_tracker(tracker)
+    folder.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        WRITERS[tracker](run, folder)
+
+
+def _points(run: RecordedRun) -> Iterator[tuple[int, Mapping[str, float]]]:
+    made = run.artifacts
+    test = {} if made.test is None else evaluation_metrics("test", made.test, made.test_at_horizon)
+    for number, metrics in curves_of(made).items():
+        all_metrics = {**metrics, **(test if number == len(made.iterations) else {})}
+        yield number, {mlflow_name(name): value for name, value in all_metrics.items()}
+
+
+def _write_tensorboard(run: RecordedRun, folder: Path) -> None:
+    from tensorboardX import SummaryWriter
+
+    with SummaryWriter(str(folder / run.name.replace("/", "-")), write_to_disk=True) as writer:
+        parameters = json.dumps(run.artifacts.experiment, indent=1)
+        writer.add_text("parameters", f"    {parameters.replace(chr(10), f'{chr(10)}    ')}")
+        for number, metrics in _points(run):
+            for name, value in metrics.items():
+                writer.add_scalar(name, value, number)
+
+
+def _write_wandb(run: RecordedRun, folder: Path) -> None:
+    os.environ.update({"WANDB_ERROR_REPORTING": "false", "WANDB_DISABLE_CODE": "true", "DO_NOT_TRACK": "true"})
+    import wandb
+
+    settings = wandb.Settings(
+        mode="offline", console="off", silent=True, disable_git=True, x_disable_stats=True, x_disable_meta=True
+    )
+    with wandb.init(
+        dir=folder,
+        project=run.ablation or "turnwise",
+        name=run.name,
+        id=run.id,
+        group=run.artifacts.variant,
+        config={**run.artifacts.experiment, "variant": run.artifacts.variant, "seed": run.artifacts.seed},
+        tags=[f"commit {run.tags['commit'][:12]}"] if "commit" in run.tags else None,
+        settings=settings,
+    ) as written:
+        for number, metrics in _points(run):
+            written.log(dict(metrics), step=number)
+    wandb.teardown()  # else the process that writes its files stays
+
+
+WRITERS: Mapping[str, Callable[[RecordedRun, Path], Any]] = {
+    "tensorboard": _write_tensorboard,
+    "wandb": _write_wandb,
+}
