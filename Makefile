@@ -24,9 +24,10 @@ repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics 
 	$(BIN)/dvc repro
 
 # As many processes as tests/conftest.py finds right for this machine: three on two cores. Files, and the tests of a file,
-# come in random order; the last line says which, and `make test ORDER=...` repeats it.
+# come in random order; the last line says which, and `make test ORDER=...` repeats it. A test whose process dies fails once:
+# with more processes allowed it would be run again and again.
 test: $(VENV)/ready ## every test
-	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 20 $(if $(ORDER),--randomly-seed=$(ORDER))
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 20 $(if $(ORDER),--randomly-seed=$(ORDER))
 
 ui: $(VENV)/ready ## MLflow's pages on what was run
 	$(BIN)/turnwise ui
