@@ -30,7 +30,6 @@ import functools
 import importlib
 import inspect
 import json
-import logging
 import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +75,6 @@ def known_by_content(parameters: BaseModel) -> dict[str, Any]:
 if TYPE_CHECKING:
     from prefect import Task
 
-logger = logging.getLogger(__name__)
 
 Arguments = ParamSpec("Arguments")
 

@@ -38,7 +38,6 @@ from turnwise.policy.tokenizer import generation_end_tokens, load_tokenizer
 from turnwise.store import Reference, default_store
 
 MOST_BYTES, SLOWEST_SECONDS = 16_000_000, 60.0
-Written = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,6 @@ def _processes() -> ProcessRegister:
     return ProcessRegister("prefect")
 
 
-def of_process(tag: str) -> bool:
-    """Whether a tag says which process a flow run is of, and nothing that a reader would look for."""
-    return tag.startswith(_PROCESS)
-
-
 def _tag(token: str) -> str:
     return f"{_PROCESS}{token}"
 

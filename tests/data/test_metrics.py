@@ -11,12 +11,12 @@ from envs.search import Search
 from turnwise.config.agent import Agent
 from turnwise.data.metrics import (
     RECORDED,
-    by_task,
     column_value,
     ended_at,
     episode_means,
     episode_value,
     recorded_in,
+    task_means,
 )
 from turnwise.data.trajectory import Ending, Trajectory, Turn, TurnKind
 from turnwise.world import Column, Task
@@ -79,19 +79,19 @@ def test_a_column_with_a_denominator_has_no_value_where_that_is_0() -> None:
 
 def test_replicas_of_a_task_are_averaged_before_tasks_are() -> None:
     # a: (1 + 0) / 2 = 0.5; b: 0.5. Over the three episodes the mean of `turns` were 5/3; over the two tasks it is 3/2.
-    assert by_task(TASK_SET, Column("exact", "exact")) == [0.5, 0.5]
-    assert by_task(TASK_SET, Column("turns", "turns")) == [2.0, 1.0]
-    assert by_task([], Column("turns", "turns")) == []
+    assert [*task_means(TASK_SET, Column("exact", "exact")).values()] == [0.5, 0.5]
+    assert [*task_means(TASK_SET, Column("turns", "turns")).values()] == [2.0, 1.0]
+    assert [*task_means([], Column("turns", "turns")).values()] == []
 
 
 def test_tasks_without_a_value_are_left_out_and_the_order_is_that_of_the_tasks() -> None:
     failed = Column("failed", "failed", per="searches")
     # a: (1/2 + 0/1) / 2 = 0.25, each episode's share counting once; b never searched.
-    assert by_task(TASK_SET, failed) == [0.25]
-    assert by_task([THIRD, FIRST, SECOND], Column("turns", "turns")) == [1.0, 2.0]
+    assert [*task_means(TASK_SET, failed).values()] == [0.25]
+    assert [*task_means([THIRD, FIRST, SECOND], Column("turns", "turns")).values()] == [1.0, 2.0]
     # An episode without a search is left out of its own task's mean, too.
     silent = trajectory("a", [turn({})], replica=2)
-    assert by_task([FIRST, silent], failed) == [0.5]
+    assert [*task_means([FIRST, silent], failed).values()] == [0.5]
 
 
 def test_means_are_over_episodes_and_hold_everything_that_was_recorded() -> None:
@@ -176,8 +176,8 @@ def test_a_column_may_count_the_tasks_with_a_tag_alone() -> None:
     ]
     lake = Column("success lake", "success", tag=("world", "lake"))
     assert [column_value(each, lake) for each in task_set] == [1.0, 0.0, None, None]
-    assert by_task(task_set, lake) == [0.5]
-    assert by_task(task_set, Column("success nowhere", "success", tag=("world", "nowhere"))) == []
+    assert [*task_means(task_set, lake).values()] == [0.5]
+    assert task_means(task_set, Column("success nowhere", "success", tag=("world", "nowhere"))) == {}
 
 
 def test_means_of_several_worlds_tell_the_success_in_each() -> None:

@@ -63,13 +63,8 @@ def column_value(trajectory: Trajectory, column: Column) -> float | None:
     return value / divisor if divisor else None
 
 
-def by_task(trajectories: Sequence[Trajectory], column: Column) -> list[float]:
-    """The mean of a column over each task's episodes, in order of first occurrence; tasks without a value left out."""
-    return list(task_means(trajectories, column).values())
-
-
 def task_means(trajectories: Sequence[Trajectory], column: Column) -> dict[str, float]:
-    """As `by_task`, with each mean under its task's id."""
+    """By task's id the mean of a column over its episodes, in order of first occurrence; without a value left out."""
     values: dict[str, list[float]] = {}
     for trajectory in trajectories:
         value = column_value(trajectory, column)

@@ -240,7 +240,7 @@ def test_the_table_has_success_in_each_world() -> None:
         played(craft, Ending.SUCCESS),
         played(other_lake, Ending.SUCCESS),
     ]
-    by_column = {column.heading: metrics.by_task(task_set, column) for column in world.columns}
+    by_column = {column.heading: list(metrics.task_means(task_set, column).values()) for column in world.columns}
     assert by_column["success"] == [0.5, 0.0, 1.0, 1.0]
     assert by_column["success lake"] == [0.5, 1.0]
     assert by_column["success bandit"] == [0.0]
