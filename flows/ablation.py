@@ -15,6 +15,7 @@ from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_mater
 from flows.recording.publish import AblationResult, publish
 from flows.recording.record import AblationRecord, recording_store
 from flows.report import report_runs
+from flows.runtime.budget import require_budget
 from flows.runtime.disk import disk_guard
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import untagged_tasks
@@ -49,6 +50,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     processes = experiment.compute.runner.with_processes(processes).processes
     store = recording_store(experiment)
     require_place()
+    require_budget(experiment)
     require_memory(experiment, processes)
     progress = FlowProgress(experiment.ablation.name)
     plan = plan_ablation(experiment)

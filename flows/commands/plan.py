@@ -17,6 +17,7 @@ from flows.health import signal_at_start
 from flows.plan import Plan, plan_ablation
 from flows.prepare import draw_tasks
 from flows.recording.record import tracking_uri
+from flows.runtime.budget import require_budget
 from flows.runtime.disk import PlannedRun, free_disk, needs_of, planned_run
 from tasks.calls import Unrecorded
 from turnwise.config.runner import Runner
@@ -81,6 +82,11 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
         console.print(f"Stages of {variants}: {counts}.", highlight=False)
     if recorded := plan.recorded.total():
         console.print(f"Of all {len(plan.stages):,} stages {recorded:,} are recorded already.", highlight=False)
+    if ablation.budget is not None:
+        require_budget(experiment, runs)
+        console.print(
+            f"Verdicts also at {ablation.budget.heading} of each run, on the validation task set.", highlight=False
+        )
     runner = experiment.compute.runner.with_processes(processes)
     console.print(_who(runner, ablation), highlight=False)
     for place, held in placement(experiment.compute):

@@ -170,7 +170,7 @@ def compare(
     """Compare recorded runs, of whatever ablations, with verdicts."""
     from rich.console import Console
 
-    from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, outcomes_of, references
+    from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, outcomes_of, references
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.verdicts import budgets, tables
     from turnwise.statistics.evaluation_protocol import differences, told
@@ -181,7 +181,7 @@ def compare(
     found = tw.runs(*runs or [], tracking=tracking)
     groups = grouped(found)
     made = tables(found.judgement(success=success, anyway=anyway), references(groups), outcomes_of(groups))
-    if at_equal := at_equal_budgets(groups, spending()):
+    if at_equal := at_equal_cost(groups, spending()):
         made.append(budgets(at_equal))
     for table in made:
         print_table(table, console)

@@ -33,7 +33,6 @@ from turnwise.store import Reference
 from turnwise.suggestions import meant
 from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.episodes import baseline_episodes, in_training, on_task_sets
-from turnwise.training_runs.iteration_stages import spending
 from turnwise.training_runs.metrics import curves_of, evaluation_metrics
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         groups = grouped(self._found)
         if not anyway:
             require_comparable(how_tested(groups))
-        return judged(groups, success, spending())
+        return judged(groups, success)
 
     def verdicts(self, *, anyway: bool = False) -> pd.DataFrame:
         """`judgement` as a table: one row per comparison, with its interval, p, corrected p and verdict."""

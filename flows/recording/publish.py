@@ -12,7 +12,7 @@ from flows.recording.exported_policy import register_best
 from flows.recording.record import AblationRecord, tracking_uri
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
-from turnwise.reporting.formatting import race_sentences
+from turnwise.reporting.formatting import budget_sentences, race_sentences
 from turnwise.results.cells import WARM_START
 from turnwise.results.report_data import ReportData
 from turnwise.store.digests import digest_of
@@ -78,8 +78,10 @@ def publish(
     write_results(folder, data, digests)
     sentences = [] if data.outcomes is None else data.outcomes.sentences()
     seeds = [] if data.race is None else race_sentences(data.race)
+    written = None if data.costs is None else data.costs.at_budget
+    budget = [] if written is None else budget_sentences(written)
     record.tracked.close(
-        folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out), seeds
+        folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out), seeds, budget
     )
     if (name := experiment.tracking.register_as) is not None:
         uri = tracking_uri(experiment)

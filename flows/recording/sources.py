@@ -36,7 +36,7 @@ from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.names import mlflow_name
-from turnwise.training_runs.iteration_stages import accounts, recorded_groups, spending
+from turnwise.training_runs.iteration_stages import accounts, recorded_groups
 from turnwise.training_runs.metrics import metrics_in
 from turnwise.training_runs.results import recorded_seconds
 from turnwise.world import Column, World, make_world
@@ -216,7 +216,7 @@ def _answer_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer |
 
 def _judgement(groups: Sequence[Group], column: str) -> Judgement:
     """The verdicts in which this column stands, over greedy or over sampled episodes."""
-    return judged_greedy(groups) if column.startswith(OF_GREEDY) else judged(groups, 1.0, spending())
+    return judged_greedy(groups) if column.startswith(OF_GREEDY) else judged(groups, 1.0)
 
 
 def _answer_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
@@ -252,7 +252,7 @@ def _answer_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | 
     if asked is None or asked["row"] not in [group.name for group in groups]:
         return None
     variant, threshold = asked["row"], float(asked["threshold"])
-    judgement = judged(groups, threshold, spending())
+    judgement = judged(groups, threshold)
     tests = _tests(variant, groups, judgement.measure)
     if asked["what"] == "iterations to":
         (reached,) = (each.reached for each in judgement.learning if each.name == variant)

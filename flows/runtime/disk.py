@@ -133,6 +133,8 @@ class PlannedRun:
     estimator: str
     episodes: int
     """Number of training episodes."""
+    turns: int
+    """Most acting turns in the training episodes."""
     reply_tokens: int
     """Most reply tokens in the training episodes."""
     optimizer_steps: int
@@ -163,6 +165,7 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
         variant,
         own.credit.estimator,
         episodes,
+        episodes * acting,
         episodes * acting * sum(lengths),
         optimization.iterations * optimization.epochs * optimization.mini_batches,
         tasks * (1 + evaluation.samples),

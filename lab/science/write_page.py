@@ -24,7 +24,7 @@ from turnwise.data.outcomes import LeftOut
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
-from turnwise.reporting.data.run_groups import at_equal_budgets, grouped
+from turnwise.reporting.data.run_groups import at_equal_cost, grouped
 from turnwise.results.report_data import ReportData
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import use_storage
@@ -53,7 +53,7 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
         use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
         result = run_ablation(experiment, processes=processes).result
         left_out += result.left_out
-        budgets = at_equal_budgets(grouped(find_runs(project_tracking_uri(), ablation)), spending())
+        budgets = at_equal_cost(grouped(find_runs(project_tracking_uri(), ablation)), spending())
         record = Record(result.digest, _without_samples(result.report, claims), tuple(budgets))
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
     draw_page(name, claims, folder)

@@ -321,6 +321,23 @@ OUT_OF_BOUNDS = (
     Value("ablation.seeds", "{until: never, at_most: 5}", "ablation.seeds.until must be one of decided"),
     Value("ablation.seeds", "{at_most: 5}", "ablation.seeds.until must be set"),
     Value("ablation.seeds", "5", "ablation.seeds must be a list"),
+    *(
+        Value("ablation.budget", budget, f"ablation.budget{said}")
+        for budget, said in (
+            ("{}", " must name one of iterations, sampled_tokens, trained_tokens, environment_steps"),
+            ("{iterations: 5, seconds: 9.0}", " must name one of iterations, "),
+            ("{tokens: 5}", ".tokens: 'tokens' is not a known name"),
+            ("{sampled_tokens: 0}", ".sampled_tokens must be at least 1"),
+            ("{sampled_tokens: 1.5}", ".sampled_tokens must be a whole number"),
+            ("{seconds: 0.0}", ".seconds must be above 0"),
+            ("5", " must be"),
+        )
+    ),
+    Value(
+        "ablation",
+        "{name: a, seeds: {until: decided, at_most: 5}, variants: [grpo-or, mt-grpo], budget: {iterations: 3}}",
+        "ablation.budget must go with a list of seeds",
+    ),
     Value(
         "ablation", "{name: a, seeds: {until: decided, at_most: 5}, variants: [grpo-or]}", "compare must be warm-start"
     ),

@@ -12,9 +12,10 @@ from recorded_runs import record, tiny, tracking_uri
 from flows.commands import cli
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError, DiskFull
-from turnwise.reporting.data.run_groups import _seconds, at_equal_budgets, grouped, how_tested, judged, outcomes_of
+from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, judged, outcomes_of
 from turnwise.reporting.terminal.verdicts import standings
 from turnwise.results.cells import cell
+from turnwise.results.costs import seconds_of
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
@@ -22,6 +23,8 @@ from turnwise.training_runs.iteration_stages import spending
 from turnwise.world import make_world
 
 SEEDS = (1, 2, 3)
+SPENT = {"iterations": 2, "sampled_tokens": 200, "seconds": 4}
+"""By each run in two iterations; these made-up rollouts hold no turns, and their updates count no tokens."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def groups(*wanted: str) -> list:
 def test_the_variants_of_an_ablation_are_told_apart(home: Path) -> None:
     found = groups("first")
     assert [(group.name, sorted(group.runs)) for group in found] == [("good", list(SEEDS)), ("poor", list(SEEDS))]
-    judgement = judged(found, 0.6, spending())
+    judgement = judged(found, 0.6)
     (pair,) = judgement.pairs
     assert (pair.first, pair.second, pair.verdict, pair.paired) == ("good", "poor", "higher", True)
     gains = {standing.name: standing.gain for standing in judgement.standings}
@@ -65,7 +68,7 @@ def test_runs_of_two_ablations_are_named_by_both_and_seeds_of_their_own_are_not_
     found = groups("first", "second")
     assert [group.name for group in found] == ["first: good", "first: poor", "second: good"]
     require_comparable(how_tested(found))
-    pairs = {(pair.first, pair.second): pair for pair in judged(found, 0.8, spending()).pairs}
+    pairs = {(pair.first, pair.second): pair for pair in judged(found, 0.8).pairs}
     assert not pairs["first: good", "second: good"].paired
     assert pairs["first: good", "second: good"].verdict == "not distinguishable"
 
@@ -84,7 +87,7 @@ def test_runs_that_were_not_tested_alike_are_refused_with_what_differs(home: Pat
         assert expected in message
     assert "evaluation.every" not in message and "world.parameters" not in message
     # Anyway: the tasks are not the same, so whole runs are compared.
-    overs = {(pair.first, pair.second): pair.difference.over for pair in judged(found, 0.8, spending()).pairs}
+    overs = {(pair.first, pair.second): pair.difference.over for pair in judged(found, 0.8).pairs}
     assert overs["first: good", "first: poor"] == "seeds and tasks"
 
 
@@ -97,10 +100,10 @@ def test_a_run_without_a_test_and_two_runs_with_one_seed_are_refused(home: Path)
 
 def test_variants_are_compared_at_the_same_iterations_tokens_and_seconds(home: Path) -> None:
     # Neither the evaluations nor the critic, which is the warm start's trunk, cost a second.
-    budgets = {each.budget: each for each in at_equal_budgets(groups("first"), spending())}
-    assert {name: each.spent for name, each in budgets.items()} == {"iterations": 2, "tokens": 200, "seconds": 4}
-    assert budgets["tokens"].shown["good"].value > budgets["tokens"].shown["poor"].value
-    assert budgets["tokens"].shown == budgets["iterations"].shown
+    budgets = {each.budget: each for each in at_equal_cost(groups("first"), spending())}
+    assert {name: each.spent for name, each in budgets.items()} == SPENT
+    assert budgets["sampled_tokens"].shown["good"].value > budgets["sampled_tokens"].shown["poor"].value
+    assert budgets["sampled_tokens"].shown == budgets["iterations"].shown
 
 
 def test_a_run_that_was_ended_counts_and_one_that_a_fault_left_out_does_not(
@@ -108,10 +111,10 @@ def test_a_run_that_was_ended_counts_and_one_that_a_fault_left_out_does_not(
 ) -> None:
     good, poor = groups("collapsing")
     assert (list(good.runs), list(good.left_out), list(poor.runs)) == ([1, 2], [3], [1, 2, 3])
-    judgement = judged([good, poor], 0.8, spending())
+    judgement = judged([good, poor], 0.8)
     assert [standing.mean.count for standing in judgement.standings] == [2, 3]
     # Tested alike, so that the means are those of the ablation in which no run was ended.
-    whole = judged(groups("first"), 0.8, spending())
+    whole = judged(groups("first"), 0.8)
     assert len(whole.standings[1].mean.sample) == len(judgement.standings[1].mean.sample)
     outcomes = outcomes_of([good, poor])
     assert outcomes is not None
@@ -127,8 +130,8 @@ def test_a_run_that_was_ended_counts_and_one_that_a_fault_left_out_does_not(
 
 
 def test_what_an_ended_run_has_spent_does_not_limit_the_budget_of_the_others(home: Path) -> None:
-    budgets = {each.budget: each for each in at_equal_budgets(groups("collapsing"), spending())}
-    assert {name: each.spent for name, each in budgets.items()} == {"iterations": 2, "tokens": 200, "seconds": 4}
+    budgets = {each.budget: each for each in at_equal_cost(groups("collapsing"), spending())}
+    assert {name: each.spent for name, each in budgets.items()} == SPENT
     (ended,) = (run for run in find_runs(tracking_uri(), "collapsing/poor seed 2"))
     world = make_world("frozen_lake", ended.artifacts.experiment["world"]["parameters"])
     last = cell(ended.artifacts.iterations[0]["evaluation"], world, world.primary_column)
@@ -144,7 +147,7 @@ def test_a_rollout_of_several_rounds_took_as_long_as_all_of_them(home: Path) -> 
     with default_store().write("rollout") as draft:
         draft.metrics["rounds"] = 2
     default_store().record_clock(draft.reference, {"seconds": 0.5, "sampling_seconds": 3.0, "world_seconds": 1.0})
-    assert _seconds(draft.reference) == 4.5
+    assert seconds_of(draft.reference) == 4.5
 
 
 def command(*arguments: str) -> None:

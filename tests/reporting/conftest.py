@@ -8,6 +8,9 @@ from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.results.outcomes import VariantWork
 from turnwise.results.report_data import (
     AlarmRaised,
+    AtWrittenBudget,
+    CostCurve,
+    Costs,
     Curve,
     Endings,
     ReportColumn,
@@ -17,6 +20,7 @@ from turnwise.results.report_data import (
 )
 from turnwise.seeding import generator
 from turnwise.statistics import ReferencePoints, Results, bootstrap_over_tasks, judge, student_over_seeds, wilson
+from turnwise.statistics.curves import AtEqualBudget
 from turnwise.world import Reward, Task
 
 COLUMNS = [
@@ -199,6 +203,30 @@ def made_up_judgement(seeds):
     )
 
 
+def made_up_costs(seeds, budget=True):
+    """The curves of exact match against two costs, and a budget at which the judgement is the one on the test tasks."""
+    per_iteration = {"sampled_tokens": 12_500.0, "seconds": 6.3}
+    curves = [
+        CostCurve(axis, curve.variant, curve.seed, [(at * each, value) for at, value in curve.points])
+        for axis, each in per_iteration.items()
+        for curve in made_up_curves(seeds)
+        if curve.metric == "exact_match"
+    ]
+    shown = {
+        name: student_over_seeds([values[0] - 0.02 * seed for seed in range(seeds)])
+        for name, values in VARIANTS.items()
+    }
+    pairs = [(pair.first, pair.second, pair.difference) for pair in made_up_judgement(seeds).pairs]
+    written = AtWrittenBudget("sampled_tokens", 2e5, "200,000 sampled tokens", made_up_judgement(seeds))
+    return Costs(
+        "exact match",
+        "share",
+        curves,
+        [AtEqualBudget(axis, 24 * each, shown, pairs) for axis, each in per_iteration.items()],
+        written if budget else None,
+    )
+
+
 def made_up_report(seeds=2):
     return ReportData(
         title="Placement of rewards on a search agent",
@@ -226,6 +254,7 @@ def made_up_report(seeds=2):
             ("platform", "Linux x86_64, AVX-512, 1 thread, torch 2.13.0, vLLM 0.32.0"),
         ],
         judgement=made_up_judgement(seeds),
+        costs=made_up_costs(seeds),
         endings=made_up_endings(),
         alarms=[AlarmRaised("grpo-or", 1, 17, "entropy_of_start 0.08, bound 0.1", "log")],
         work=[

@@ -148,7 +148,7 @@ def test_the_page_shows_all_of_the_report_data(report, read):
     assert "range, not a confidence interval" in shown
     assert "+1.27" in shown and "−0.92" in shown
     assert "mean over 2 seeds, 95 % interval over seeds" in shown
-    assert read.tags.count("figure") == len(report.columns) + 6 + len(report.endings) + len(["profiles", "time"])
+    assert read.tags.count("figure") == len(report.columns) + 6 + len(report.endings) + len(["profiles", "time"]) + 2
     for heading in (
         "Verdicts",
         "Pairs of variants",
@@ -196,9 +196,8 @@ def test_a_report_of_a_table_alone_is_a_page_without_empty_sections(report):
 def small(report):
     curves = [curve for curve in report.curves if curve.metric == "reward"]
     rows = [replace(row, cells={"exact_match": row.cells["exact_match"]}) for row in report.rows]
-    return replace(
-        report, columns=report.columns[:1], rows=rows, curves=curves, endings=report.endings[:1], judgement=None
-    )
+    nothing = {"judgement": None, "costs": None}
+    return replace(report, columns=report.columns[:1], rows=rows, curves=curves, endings=report.endings[:1], **nothing)
 
 
 def files(folder):
@@ -272,9 +271,16 @@ def test_the_page_opens_with_the_figure_of_what_was_found(report, text, undecide
 
 def test_what_matters_stands_open_and_the_rest_is_folded(report, text):
     opened = re.sub(r"<details(?! class=\"part\" open)[^>]*>.*?</details>", "", text, flags=re.DOTALL)
-    assert re.findall(r"<h2>(.*?)</h2>", opened) == ["Learning curves", "Verdicts", "Comparison", "Alarms"]
+    assert re.findall(r"<h2>(.*?)</h2>", opened) == [
+        "Learning curves",
+        "Verdicts",
+        "At an equal cost",
+        "Comparison",
+        "Alarms",
+    ]
     assert "<h3>Pairs of variants</h3>" in opened and opened.count("data-values=") == 4
-    quiet = page(replace(small(report), alarms=[]))
+    quiet = page(replace(small(report), alarms=[], costs=replace(report.costs, at_budget=None)))
+    assert '<details class="part">\n<summary><h2>At an equal cost</h2>' in quiet, "open only with a budget"
     assert '<details class="part">\n<summary><h2>Alarms</h2>' in quiet, "open only where one was raised"
 
 

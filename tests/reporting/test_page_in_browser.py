@@ -55,7 +55,8 @@ def test_the_text_of_every_figure_can_be_read_on_a_phone(browser, file):
     opened.goto(file.as_uri())
     heights = """() => {
       document.querySelectorAll('details').forEach(each => each.open = true);
-      return [...document.querySelectorAll('figure svg text')].map(each => each.getBoundingClientRect().height) }"""
+      return [...document.querySelectorAll('figure svg text')].filter(each => each.checkVisibility())
+        .map(each => each.getBoundingClientRect().height) }"""
     assert min(opened.evaluate(heights)) >= 9, "in pixels"
 
 
@@ -89,6 +90,20 @@ def test_a_curve_is_read_by_keyboard_and_by_pointer_without_a_network(browser, f
     opened.mouse.move(box["x"] + 5, box["y"] + box["height"] / 2)
     expect(said).to_have_text(first)
     assert curve.locator(".chosen").count() == 1 and errors == []
+
+
+def test_the_cost_at_which_variants_are_compared_is_chosen_without_a_script(browser, file):
+    opened = browser.new_context(java_script_enabled=False, viewport={"width": 420, "height": 900}).new_page()
+    opened.goto(file.as_uri())
+    shown = opened.locator(".choices > div:visible")
+    expect(shown).to_have_count(1)
+    expect(shown).to_contain_text("at 300,000 sampled tokens")
+    opened.get_by_role("radio", name="sampled tokens").focus()
+    opened.keyboard.press("ArrowRight")
+    expect(opened.get_by_role("radio", name="seconds")).to_be_checked()
+    expect(shown).to_contain_text("at 151 seconds")
+    opened.locator("label", has_text="sampled tokens").click()
+    expect(shown).to_contain_text("at 300,000 sampled tokens")
 
 
 def test_the_words_open_from_the_first_screen(browser, file):

@@ -5,9 +5,9 @@ from turnwise.statistics.curves import (
     area,
     carried_forward,
     equal_budget,
+    interpolated,
     reached,
     reached_at,
-    within_budget,
 )
 
 CURVE = [(0, 0.2), (10, 0.6), (30, 0.8)]
@@ -19,8 +19,16 @@ def test_the_area_under_a_curve_is_its_mean_on_the_way() -> None:
     assert area(CURVE[:1]) is None
 
 
-def test_a_budget_buys_the_last_evaluation_that_it_pays_for() -> None:
-    assert [within_budget(CURVE, budget) for budget in (-1, 0, 9.9, 10, 100)] == [None, 0.2, 0.2, 0.6, 0.8]
+def test_at_a_budget_a_run_is_on_the_straight_line_between_its_evaluations() -> None:
+    # From 0.2 at 0 to 0.6 at 10, then to 0.8 at 30: half way 0.4, at 25 three quarters of the second step.
+    assert [interpolated(CURVE, budget) for budget in (0, 5, 10, 25, 30)] == pytest.approx([0.2, 0.4, 0.6, 0.75, 0.8])
+
+
+@pytest.mark.parametrize("budget", [-1, 30.001])
+def test_nothing_is_said_beyond_a_curve(budget: float) -> None:
+    with pytest.raises(ValueError, match=rf"must be within the curve; found {budget:g} for \[0, 10, 30\]"):
+        interpolated(CURVE, budget)
+    assert interpolated(carried_forward(CURVE, 40), 40) == 0.8
 
 
 def test_runs_that_never_reached_the_stated_success_count_as_later_than_all_others() -> None:
@@ -56,13 +64,12 @@ def test_what_an_ended_run_has_spent_limits_no_budget() -> None:
     assert equal_budget([100, 90, 3], [False, False, True]) == 90
     assert equal_budget([100, 3], [False, False]) == 3
     assert equal_budget([7, 3], [True, True]) == 7
-    assert within_budget([(0, 0.2), (3, 0.5)], 90) == 0.5
 
 
 def test_points_that_do_not_ascend_are_refused() -> None:
     with pytest.raises(ValueError, match="must ascend"):
         area([(1, 0.1), (1, 0.2)])
-    for refused in (reached_at, within_budget):
+    for refused in (reached_at, interpolated):
         with pytest.raises(ValueError, match=r"found \[2, 1\]"):
             refused([(2, 0.1), (1, 0.2)], 0.5)
 
@@ -73,5 +80,5 @@ def test_a_threshold_is_reached_at_the_first_evaluation_with_at_least_its_value(
 
 
 def test_a_budget_is_headed_by_its_amount_and_unit() -> None:
-    heading = {spent: AtEqualBudget("tokens", spent, {}).heading for spent in (1.0, 2.0, 12_345.6)}
-    assert heading == {1.0: "1 token", 2.0: "2 tokens", 12_345.6: "12,346 tokens"}
+    heading = {spent: AtEqualBudget("sampled_tokens", spent, {}).heading for spent in (1.0, 2.0, 12_345.6)}
+    assert heading == {1.0: "1 sampled token", 2.0: "2 sampled tokens", 12_345.6: "12,346 sampled tokens"}

@@ -18,6 +18,8 @@ from turnwise.config.messages import requirement
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 """Iterations, steps, turns, tasks: a million iterations is years of training, a million tasks half a gigabyte."""
+Amount = Annotated[int, Field(ge=1, le=10**15)]
+"""Tokens or steps of a whole run: the largest models are trained on some 10^13."""
 Whole = Annotated[int, Field(ge=0, le=1_000_000)]
 """A count that may be 0."""
 Batch = Annotated[int, Field(ge=1, le=10_000)]

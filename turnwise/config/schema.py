@@ -18,11 +18,13 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from turnwise.config.addresses import ModelName, StoreUrl, Title, TrackingUri
 from turnwise.config.messages import KINDS_OF_SEEDS
 from turnwise.config.quantities import (
+    Amount,
     Batch,
     Betas,
     Count,
@@ -364,6 +366,48 @@ class SeedsUntil(Section):
         return first
 
 
+class Budget(Section):
+    """The cost of a run at which the variants are compared, too, on one axis: see `turnwise.results.costs`."""
+
+    iterations: Count | None = None
+    sampled_tokens: Amount | None = None
+    """Of the replies that are sampled to learn from."""
+    trained_tokens: Amount | None = None
+    """Of the replies that updates train on; a token counts once, whatever the number of epochs."""
+    environment_steps: Amount | None = None
+    """Replies that the world answers; one may hold several actions."""
+    optimizer_steps: Amount | None = None
+    seconds: Positive | None = None
+    """Of all stages but the evaluations. Other machines take others: no result to repeat."""
+
+    @model_validator(mode="after")
+    def _require_one(self) -> Self:
+        given = [name for name in BUDGET_AXES if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"must name one of {', '.join(BUDGET_AXES)}; found {', '.join(given) or 'none'}")
+        return self
+
+    @property
+    def axis(self) -> str:
+        """The name of the axis that is given."""
+        return next(name for name in BUDGET_AXES if getattr(self, name) is not None)
+
+    @property
+    def amount(self) -> float:
+        """What a run spends on it."""
+        return float(getattr(self, self.axis))
+
+    @property
+    def heading(self) -> str:
+        """The budget in words, such as `2,000,000 sampled tokens`."""
+        unit = self.axis.replace("_", " ")
+        return f"{self.amount:,.15g} {unit.removesuffix('s') if self.amount == 1 else unit}"
+
+
+BUDGET_AXES = tuple(Budget.model_fields)
+"""The costs at which runs are compared."""
+
+
 def _kind_of_seeds(seeds: object) -> str:
     return KINDS_OF_SEEDS[isinstance(seeds, dict | SeedsUntil)]
 
@@ -381,6 +425,25 @@ class Ablation(Section):
     """Names of entries of `variants`."""
     success_threshold: Share = 0.8
     """Of the validation task set: the report tells after how many iterations each run reached it."""
+    budget: Budget | None = None
+    """What a run may spend at which the variants are compared, too, such as `{sampled_tokens: 2_000_000}`: on the
+    validation task set, between evaluations on a straight line. null: the report shows each cost, without verdicts."""
+
+    @field_validator("budget")
+    @classmethod
+    def _require_listed_seeds(cls, budget: Budget | None, read: ValidationInfo) -> Budget | None:
+        if budget is not None and isinstance(read.data.get("seeds"), SeedsUntil):
+            raise ValueError(
+                "must go with a list of seeds; found seeds that are added until the test task set decides, after which "
+                "a test at a budget errs more often than it says: list them in ablation.seeds"
+            )
+        return budget
+
+    @model_serializer(mode="wrap")
+    def _without_no_budget(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As it is, without a budget where there is none, which changes no digest of what was."""
+        values: dict[str, Any] = write(self)
+        return {key: value for key, value in values.items() if key != "budget" or value is not None}
 
     @property
     def until(self) -> SeedsUntil | None:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.tables import (
+    COSTS_HEADER,
     CURVES_HEADER,
     DATA_FILE,
     TABLE_HEADER,
     VERDICTS_HEADER,
+    cost_rows,
     curve_rows,
     table_rows,
     verdict_rows,
@@ -79,6 +81,10 @@ class AblationReport:
     def curves(self) -> pd.DataFrame:
         """One row per plotted metric, run and iteration."""
         return _frame(CURVES_HEADER, curve_rows(self.data))
+
+    def costs(self) -> pd.DataFrame:
+        """One row per axis of cost and variant, or difference of two: at the most that every run has spent."""
+        return _frame(COSTS_HEADER, cost_rows(self.data))
 
     def ended(self) -> pd.DataFrame:
         """One row per run that a guard or an alarm ended: after which iteration, by what, and what it cost."""

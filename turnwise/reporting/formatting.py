@@ -6,7 +6,7 @@ from collections import Counter
 
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.results.outcomes import EndedRun
-from turnwise.results.report_data import SHARE, Curve, ReportColumn, ReportData, Row
+from turnwise.results.report_data import SHARE, AtWrittenBudget, Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Comparison, Interval
 from turnwise.statistics.interval import SINGULAR, Unit
 from turnwise.statistics.until_decided import Decision, SeedRace, SettledComparison
@@ -88,6 +88,13 @@ def comparison_sentence(comparison: Comparison) -> str:
     interval = f" ({limits})" if limits else ""
     value = signed(comparison.difference.value, 2)
     return f"{comparison.first} − {comparison.second}: {value}{interval}, {verdict(comparison)}"
+
+
+def budget_sentences(written: AtWrittenBudget) -> list[str]:
+    """The verdicts at the budget that was written down, or why there are none."""
+    if written.judgement is None:
+        return [f"No verdict at {written.heading}: {written.because}."]
+    return [f"At {written.heading}: {comparison_sentence(each)}" for each in written.judgement.comparisons]
 
 
 def race_sentences(race: SeedRace) -> list[str]:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from turnwise.data.trajectory import Trajectory
 from turnwise.results.outcomes import Outcomes, VariantWork
 from turnwise.statistics import Interval, Judgement
+from turnwise.statistics.curves import AtEqualBudget
 from turnwise.statistics.until_decided import SeedRace
 from turnwise.world import Reward
 
@@ -147,6 +148,46 @@ class AlarmRaised:
 
 
 @dataclass(frozen=True)
+class CostCurve:
+    """The primary metric of one run on the validation task set, sampled, against what had been spent on one axis."""
+
+    axis: str
+    variant: str
+    seed: int
+    points: list[tuple[float, float]]
+    """(spent, value), ascending."""
+
+
+@dataclass(frozen=True)
+class AtWrittenBudget:
+    """The verdicts at the budget that was written down before the runs: `ablation.budget`."""
+
+    axis: str
+    amount: float
+    heading: str
+    """Both in words, such as `2,000,000 sampled tokens`."""
+    judgement: Judgement | None
+    """On the validation task set; None where it cannot be said."""
+    because: str = ""
+    """Why there is none."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """How runs compare at an equal cost: see `turnwise.results.costs`."""
+
+    metric: str
+    """The heading of the primary metric."""
+    unit: str
+    """As in `ReportColumn.unit`."""
+    curves: list[CostCurve]
+    at_equal: list[AtEqualBudget]
+    """By axis that was measured, at the largest budget that every run has spent."""
+    at_budget: AtWrittenBudget | None = None
+    """None where no budget was written down."""
+
+
+@dataclass(frozen=True)
 class ReportData:
     """All data of one report."""
 
@@ -176,6 +217,8 @@ class ReportData:
     """The runs that were ended early or left out; None where every run made all its iterations."""
     race: SeedRace | None = None
     """How seeds were added until comparisons were decided; None where they were listed."""
+    costs: Costs | None = None
+    """The runs at an equal cost, seconds among it, which are no results: None in the artifact."""
     stages: list[str] = field(default_factory=lambda: list(STAGES))
     """The stages of the time account, in the order in which they are shown."""
 
@@ -209,10 +252,11 @@ class ReportData:
     def to_json(self) -> str:
         """The report data as JSON text. Raises ValueError for numbers that JSON cannot hold (NaN, infinity).
 
-        Where every run made all its iterations, nothing is said of outcomes; where seeds were listed, of no race.
+        Where every run made all its iterations, nothing is said of outcomes; where seeds were listed, of no race; in
+        the artifact, of no costs.
         """
         values = dataclasses.asdict(self)
-        for name in ("outcomes", "race"):
+        for name in ("outcomes", "race", "costs"):
             if values[name] is None:
                 del values[name]
         return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,6 +1,6 @@
-"""Summaries of learning curves: area, budget until a success threshold is reached, and value within a budget.
+"""Summaries of learning curves: area, cost until a success threshold is reached, and value at a budget.
 
-A curve is a list of (spent, value), ascending in what was spent: the iterations, tokens or seconds before an
+A curve is a list of (spent, value), ascending in what was spent: the iterations, tokens, steps or seconds before an
 evaluation, and the evaluation's result. All functions raise ValueError for a curve that does not ascend.
 
 The curve of a run that a guard or an alarm has ended stops where the run did. Its policy changes no more: it is what
@@ -8,7 +8,8 @@ the method has to show from then on, however much more is spent. So
 
     area             is over the training that was planned, with the last value kept to its end (`carried_forward`)
     reached_at       is as for any run: a threshold that was not reached before the end counts as never reached
-    within_budget    is the last value for every budget beyond the end, and `equal_budget` goes by the other runs
+    interpolated     is the last value for every budget beyond the end, once it is carried forward, and `equal_budget`
+                     goes by the other runs
 
 Leaving such a run out, or averaging it over its own shorter length, would favour the method whose runs collapse soon.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -58,10 +59,16 @@ def reached_at(points: Points, value: float) -> float | None:
     return next((spent for spent, shown in points if shown >= value), None)
 
 
-def within_budget(points: Points, budget: float) -> float | None:
-    """The value at the last evaluation within the budget; None where there is none."""
+def interpolated(points: Points, budget: float) -> float:
+    """The value at the budget, on the straight line between the evaluations before and after it.
+
+    Raises ValueError for a budget that the curve does not reach, or with which it has not begun.
+    """
     _require_ascending(points)
-    return next((shown for spent, shown in reversed(points) if spent <= budget), None)
+    if not points or not points[0][0] <= budget <= points[-1][0]:
+        raise ValueError(f"a budget must be within the curve; found {budget:g} for {[spent for spent, _ in points]}")
+    spent, values = np.array(points, dtype=np.float64).T
+    return float(np.interp(budget, spent, values))
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,10 @@ class Spending:
     """What of an iteration costs something, by the names of its artifacts."""
 
     sampling: str
-    """The artifact whose clock counts the tokens that were sampled to learn from."""
+    """The artifact whose clock counts the tokens that were sampled to learn from, and whose turns are steps of the
+    world."""
+    update: str
+    """The artifact that counts the tokens that were trained on, and the optimizer's steps."""
     evaluation: str
     """The artifact whose episodes are the points of a curve."""
     free: frozenset[str]
@@ -81,17 +91,19 @@ class AtEqualBudget:
     """The results of all variants on the validation task set at an equal budget."""
 
     budget: str
-    """The unit of the budget: `iterations`, `tokens`, `seconds`."""
+    """The unit of the budget: an `Axis`, or `tokens` in records of former versions."""
     spent: float
     """The largest budget that every run has spent, in that unit; runs that were ended count, and do not limit it."""
     shown: dict[str, Interval]
-    """By variant, the result of the last evaluation within the budget."""
+    """By variant, the result at the budget, between evaluations on a straight line."""
+    differences: list[tuple[str, str, Interval]] = field(default_factory=list)
+    """By pair of variants, the first minus the second at the budget, over seeds and tasks."""
 
     @property
     def heading(self) -> str:
-        """The budget with its unit, as the heading of a table, such as `1,000 tokens`."""
-        amount = f"{self.spent:,.0f}"
-        return f"{amount} {self.budget.removesuffix('s') if amount == '1' else self.budget}"
+        """The budget with its unit, as the heading of a table, such as `1,000 sampled tokens`."""
+        amount, unit = f"{self.spent:,.0f}", self.budget.replace("_", " ")
+        return f"{amount} {unit.removesuffix('s') if amount == '1' else unit}"
 
 
 def equal_budget(spent: Sequence[float], ended: Sequence[bool]) -> float:

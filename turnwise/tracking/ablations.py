@@ -18,7 +18,7 @@ from turnwise.store import Reference
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, BaselinesArtifacts
 from turnwise.tracking.recorder import Recorder
-from turnwise.tracking.runs import OUTCOMES, SEEDS, Dataset, TrackedRun
+from turnwise.tracking.runs import BUDGET, OUTCOMES, SEEDS, Dataset, TrackedRun
 from turnwise.tracking.values import flatten
 from turnwise.tracking.views import Chart
 
@@ -93,12 +93,13 @@ class TrackedAblation:
         outcomes: Sequence[str] = (),
         fault: str = "",
         seeds: Sequence[str] = (),
+        budget: Sequence[str] = (),
     ) -> None:
         """Finish the parent run with the ablation's report, and the figures of its table as metrics.
 
-        `outcomes` says which runs were ended early or left out, `seeds` after how many of them comparisons ended. With
-        a `fault`, which has left runs out, the parent run is marked as failed, so that the same ablation can finish it
-        once the fault is mended.
+        `outcomes` says which runs were ended early or left out, `seeds` after how many of them comparisons ended,
+        `budget` what they came to at the budget that was written down. With a `fault`, which has left runs out, the
+        parent run is marked as failed, so that the same ablation can finish it once the fault is mended.
         """
         self.parent.log_artifact(report)
         self.parent.log_summary(summary or {})
@@ -107,6 +108,8 @@ class TrackedAblation:
             self.parent.tag(OUTCOMES, " ".join(outcomes))
         if seeds:
             self.parent.tag(SEEDS, " ".join(seeds))
+        if budget:
+            self.parent.tag(BUDGET, " ".join(budget))
         if fault:
             self.parent.fail(fault)
         else:

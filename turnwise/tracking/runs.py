@@ -50,6 +50,8 @@ OUTCOMES = "turnwise.outcomes"
 """The tag of an ablation that says which of its runs were ended early or left out."""
 SEEDS = "turnwise.seeds"
 """The tag of an ablation that says after how many seeds its comparisons were decided, where seeds were added."""
+BUDGET = "turnwise.budget"
+"""The tag of an ablation that says what its comparisons came to at the budget that was written down."""
 WRITER = "turnwise.writer"
 """The tag that names who has written a run's metrics last: an id of one `TrackedRun` of one process."""
 NOT_FINITE = "not_finite"
@@ -116,7 +118,7 @@ class TrackedRun:
                 f"one identity must stand for one set of parameters; run {self.id} was recorded with others: "
                 f"{'; '.join(different)}. The identity must digest every parameter that is recorded"
             )
-        for tag in (FAILURE, LEFT_OUT, OUTCOMES, SEEDS):
+        for tag in (FAILURE, LEFT_OUT, OUTCOMES, SEEDS, BUDGET):
             if tag in self._entity.data.tags:
                 self._client.delete_tag(self.id, tag)
         entities = mlflow().entities

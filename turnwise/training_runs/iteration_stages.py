@@ -263,7 +263,8 @@ def spending() -> Spending:
     accounts_of = {stage.name: {cost.account for cost in stage.costs} for stage in STAGES}
     (sampling,) = (name for name, found in accounts_of.items() if "sampling" in found)
     free = frozenset(name for name, found in accounts_of.items() if "evaluation" in found)
-    return Spending(sampling, recorded_groups()["validation"].name, free)
+    groups = recorded_groups()
+    return Spending(sampling, groups["update"].name, groups["validation"].name, free)
 
 
 def tabled_metrics() -> dict[str, tuple[str, ...]]:

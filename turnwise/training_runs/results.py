@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from turnwise.agent.playing import the_world
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.experiment import Experiment
@@ -21,8 +22,9 @@ from turnwise.project import home, project_root
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
 from turnwise.results import report_data
+from turnwise.results.costs import costs_of, course_of
 from turnwise.results.outcomes import Outcomes, VariantWork
-from turnwise.results.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
+from turnwise.results.report_data import BEFORE_RUNS, EVERYTHING_ELSE, Costs, ReportData
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import RunArtifacts
@@ -153,10 +155,29 @@ def with_circumstances(
         seconds=account(prepared, report, evaluations, runs),
         work=work,
         outcomes=_with_seconds(data.outcomes, runs),
+        costs=_costs(experiment, runs),
         race=None if data.race is None else data.race.with_hours(_hours_of_a_run(work)),
         lineage=lineage_of(experiment, prepared, report),
         notes=[*data.notes, *start_notes(runs)],
     )
+
+
+def _costs(experiment: Experiment, runs: Sequence[Run]) -> Costs | None:
+    """How the runs compare at an equal cost."""
+    spending = iteration_stages.spending()
+    courses = [
+        course_of(
+            run.variant,
+            run.seed,
+            run.start,
+            [iteration.artifacts for iteration in run.iterations],
+            vars(run.prepared).values(),
+            spending,
+            ended=run.ended is not None,
+        )
+        for run in runs
+    ]
+    return costs_of(courses, the_world(experiment.world), experiment.ablation.budget)
 
 
 def _hours_of_a_run(work: Sequence[VariantWork]) -> dict[str, float]:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnwise.data.outcomes import LeftOut
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
-from turnwise.results.cells import WARM_START, cell, greedy_column, task_means, whole_curve
+from turnwise.results.cells import WARM_START, cell, curve, greedy_column, task_means, whole_curve
+from turnwise.results.costs import Course, at_equal_budgets, course_of
 from turnwise.results.outcomes import Outcomes, collected, ended_run
-from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
-from turnwise.statistics.curves import AtEqualBudget, Points, Spending, equal_budget, within_budget
+from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks
+from turnwise.statistics.curves import AtEqualBudget, Points, Spending
 from turnwise.statistics.evaluation_protocol import circumstances
-from turnwise.store import Reference, default_store
+from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.library import PARENT
 from turnwise.tracking.runs import FAILURE
 from turnwise.world import Column, World, make_world
 
 _logger = logging.getLogger(__name__)
-
-BUDGETS = ("iterations", "tokens", "seconds")
-"""The costs at which runs are compared: iterations, sampled tokens, and seconds of all stages but the evaluations."""
 
 
 @dataclass
@@ -111,7 +109,7 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
     return found
 
 
-def judged(groups: Sequence[Group], stated: float, spending: Spending) -> Judgement:
+def judged(groups: Sequence[Group], stated: float) -> Judgement:
     """Verdicts by the primary metric of the first group's world, over sampled episodes.
 
     Raises ConfigurationError if a run lacks a value.
@@ -119,7 +117,7 @@ def judged(groups: Sequence[Group], stated: float, spending: Spending) -> Judgem
     world = _world(groups[0])
     primary = world.primary_column
     variants, frames = _results(groups, world, primary)
-    curves = {group.name: _whole_curves(group, world, spending) for group in groups}
+    curves = {group.name: _whole_curves(group, world) for group in groups}
     return judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
 
 
@@ -147,29 +145,9 @@ def _results(
     return variants, frames
 
 
-def at_equal_budgets(groups: Sequence[Group], spending: Spending) -> list[AtEqualBudget]:
-    """Compare the groups at the largest budgets that every run has spent; those that were not measured are left out.
-
-    What a run that was ended early has spent limits no budget: beyond it the run counts with its last value.
-    """
-    world = _world(groups[0])
-    primary = world.primary_column
-    within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
-    found = []
-    for budget in BUDGETS:
-        curves = {group.name: _curves(group, world, budget, spending) for group in groups}
-        every = [points for of_group in curves.values() for points in of_group]
-        if not all(every):
-            continue
-        early = [run.ended is not None for group in groups for _, run in sorted(group.runs.items())]
-        spent = equal_budget([points[-1][0] for points in every], early)
-        if spent > 0:
-            shown = {
-                name: student_over_seeds([_at(points, spent) for points in of_group], within=within)
-                for name, of_group in curves.items()
-            }
-            found.append(AtEqualBudget(budget, spent, shown))
-    return found
+def at_equal_cost(groups: Sequence[Group], spending: Spending) -> list[AtEqualBudget]:
+    """Compare the groups on each axis at the largest budgets that every run has spent: see `turnwise.results.costs`."""
+    return at_equal_budgets([course for group in groups for course in _courses(group, spending)], _world(groups[0]))
 
 
 def _world(group: Group) -> World:
@@ -213,63 +191,33 @@ def _frame(run: RecordedRun, world: World, column: Column) -> ReferencePoints:
     return ReferencePoints(Results({0: start}) if start else None, means.get("random"), means.get("oracle"))
 
 
-def _whole_curves(group: Group, world: World, spending: Spending) -> list[Points]:
+def _whole_curves(group: Group, world: World) -> list[Points]:
     """One curve per run over the iterations that were planned, sorted by seed: see `turnwise.statistics.curves`."""
-    runs = [run for _, run in sorted(group.runs.items())]
-    curves = _curves(group, world, "iterations", spending)
-    return [whole_curve(points, run.ended) for run, points in zip(runs, curves, strict=True)]
+    return [
+        whole_curve(
+            curve(
+                run.artifacts.start,
+                [made.get("evaluation") for made in run.artifacts.iterations],
+                world,
+                world.primary_column,
+            ),
+            run.ended,
+        )
+        for _, run in sorted(group.runs.items())
+    ]
 
 
-def _curves(group: Group, world: World, budget: str, spending: Spending) -> list[list[tuple[float, float]]]:
-    """One curve per run against the budget spent, sorted by seed: the primary metric on the validation task set."""
-    return [_curve(run, world, budget, spending) for _, run in sorted(group.runs.items())]
-
-
-def _curve(run: RecordedRun, world: World, budget: str, spending: Spending) -> list[tuple[float, float]]:
-    points = []
-    spent = 0.0
-    paid = set(run.artifacts.prepared.values())
-    evaluations: list[tuple[float, Reference]] = [(0.0, run.artifacts.start)]
-    for made in run.artifacts.iterations:
-        new = {reference for name, reference in made.items() if name not in spending.free} - paid
-        cost = _cost(made[spending.sampling], new, budget)
-        if cost is None:
-            return []
-        spent += cost
-        paid |= new
-        if spending.evaluation in made:
-            evaluations.append((spent, made[spending.evaluation]))
-    for at, evaluation in evaluations:
-        value = cell(evaluation, world, world.primary_column)
-        if value is not None:
-            points.append((at, value))
-    return points
-
-
-def _cost(rollout: Reference, new: Set[Reference], budget: str) -> float | None:
-    """The cost of one iteration, given its new artifacts; None where a clock was not recorded.
-
-    A policy that an update left unchanged is not new and costs nothing.
-    """
-    store = default_store()
-    if budget == "iterations":
-        return 1.0
-    if budget == "tokens":
-        return store.clock(rollout).get("sampled_tokens")
-    clocks = [_seconds(reference) for reference in sorted(new, key=str)]
-    return None if None in clocks else sum(seconds for seconds in clocks if seconds is not None)
-
-
-def _seconds(made: Reference) -> float | None:
-    """The seconds that it took to make an artifact; None where they were not recorded."""
-    clock = default_store().clock(made)
-    if "seconds" not in clock or "rounds" not in default_store().metrics(made):
-        return clock.get("seconds")
-    # The own clock of a rollout with several rounds covers only their concatenation, so the sampling is added.
-    return clock["seconds"] + clock.get("sampling_seconds", 0.0) + clock.get("world_seconds", 0.0)
-
-
-def _at(points: Points, spent: float) -> float:
-    shown = within_budget(points, spent)
-    assert shown is not None, "every curve begins at 0"
-    return shown
+def _courses(group: Group, spending: Spending) -> list[Course]:
+    """What each run had spent before each of its evaluations, sorted by seed."""
+    return [
+        course_of(
+            group.name,
+            seed,
+            run.artifacts.start,
+            run.artifacts.iterations,
+            run.artifacts.prepared.values(),
+            spending,
+            ended=run.ended is not None,
+        )
+        for seed, run in sorted(group.runs.items())
+    ]

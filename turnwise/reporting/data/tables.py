@@ -37,6 +37,7 @@ VERDICTS_HEADER = (
     "improvement",
     "verdict",
 )
+COSTS_HEADER = ("axis", "spent", "what", "value", "low", "high", "over", "count", "level")
 ACCOUNT_HEADER = ("variant", "what", "how much")
 SECONDS = " seconds"
 """What follows the name of a stage of the time account in account.csv."""
@@ -110,9 +111,22 @@ def curve_rows(report: ReportData) -> list[tuple[object, ...]]:
 
 
 def verdict_rows(report: ReportData) -> list[tuple[object, ...]]:
-    """The rows under `VERDICTS_HEADER`: all comparisons, sampled and then greedy: see `comparison_rows`."""
-    judgements = [judgement for judgement in (report.judgement, report.greedy) if judgement is not None]
+    """The rows under `VERDICTS_HEADER`: all comparisons, sampled, greedy, and at the budget: see `comparison_rows`."""
+    at_budget = None if report.costs is None or report.costs.at_budget is None else report.costs.at_budget.judgement
+    judgements = [judgement for judgement in (report.judgement, report.greedy, at_budget) if judgement is not None]
     return [row for judgement in judgements for row in comparison_rows(judgement)]
+
+
+def cost_rows(report: ReportData) -> list[tuple[object, ...]]:
+    """The rows under `COSTS_HEADER`: by axis, each variant and each difference at the most that every run has spent."""
+    return [
+        (at.budget, at.spent, name, *interval_data(interval))
+        for at in ([] if report.costs is None else report.costs.at_equal)
+        for name, interval in [
+            *at.shown.items(),
+            *((f"{one} - {other}", interval) for one, other, interval in at.differences),
+        ]
+    ]
 
 
 def comparison_rows(judgement: Judgement) -> list[tuple[object, ...]]:

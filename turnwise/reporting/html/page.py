@@ -17,6 +17,7 @@ from turnwise.reporting.data.tables import (
     VERDICTS_FILE,
 )
 from turnwise.reporting.figures.comparison import answer, comparisons, profile_figure, reference_dashes, time_account
+from turnwise.reporting.figures.costs import cost_figures
 from turnwise.reporting.figures.drawing import Figure, styles
 from turnwise.reporting.figures.endings import endings_by_variant, endings_figure, looks, variants_with_endings
 from turnwise.reporting.figures.learning_curves import (
@@ -29,6 +30,7 @@ from turnwise.reporting.html.rendering import digest_of_script, render, source
 from turnwise.reporting.token_heat_map import largest_advantage
 from turnwise.results.report_data import ReportData
 
+SAMPLED_TOKENS = "sampled_tokens"
 GLOSSARY: Mapping[str, str] = {
     "Variant": "One method of an ablation: the options that it changes.",
     "Seed": "The number that fixes all random draws of a training run.",
@@ -80,6 +82,8 @@ def page(report: ReportData) -> str:
         comparisons=[figure for figure in comparisons(report) if first is None or figure.name != first.name],
         glossary=GLOSSARY,
         profiles=_profiles(report),
+        cost_figures=cost_figures(report),
+        first_cost=_first_cost(report),
         first_curves=curves_that_matter(report),
         curves=other_curves_by_topic(report),
         seeds=len({curve.seed for curve in report.curves}),
@@ -107,9 +111,19 @@ def all_figures(report: ReportData) -> list[Figure]:
         *comparisons(report),
         *([profiles] if profiles else []),
         *learning_curves(report),
+        *cost_figures(report).values(),
         *([endings_figure(variants)] if variants else []),
         *([time_account(report)] if report.seconds else []),
     ]
+
+
+def _first_cost(report: ReportData) -> str:
+    """The axis that a page shows first: that of the budget, else sampled tokens, else the first that was measured."""
+    if report.costs is None or not report.costs.at_equal:
+        return ""
+    axes, written = [each.budget for each in report.costs.at_equal], report.costs.at_budget
+    wanted = SAMPLED_TOKENS if written is None else written.axis
+    return wanted if wanted in axes else axes[0]
 
 
 def _profiles(report: ReportData) -> Figure | None:

@@ -16,6 +16,7 @@ from turnwise.reporting.formatting import (
     UNDEFINED,
     basis,
     bounds,
+    budget_sentences,
     comparison_sentence,
     duration,
     ended_line,
@@ -53,6 +54,11 @@ def print_report(report: ReportData, console: Console) -> None:
                 console.print(Text(judgement.measure, style="bold"))
                 for comparison in judgement.comparisons:
                     console.print(Text(comparison_sentence(comparison)))
+    if report.costs is not None and report.costs.at_budget is not None:
+        console.print()
+        console.print(Text("On the validation task set, at the budget", style="bold"))
+        for sentence in budget_sentences(report.costs.at_budget):
+            console.print(Text(sentence))
     if report.race is not None:
         console.print()
         console.print(Text("Seeds", style="bold"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from turnwise.reporting.formatting import MINUS, UNDEFINED, bounds, number, probability, signed
+from turnwise.reporting.formatting import MINUS, UNDEFINED, bounds, number, probability, signed, with_bounds
 from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.outcomes import Outcomes
 from turnwise.statistics import Comparison, Interval, Judgement, VariantResult
@@ -116,16 +116,26 @@ def learning(judgement: Judgement) -> TextTable:
     return TextTable("learning", "On the way", columns, rows, notes)
 
 
-def budgets(found: Sequence[AtEqualBudget]) -> TextTable:
-    """Each variant's result for the same iterations, tokens and seconds, on the validation task set."""
-    columns = ["", *(each.heading for each in found)]
-    rows = [[name, *(cell(each.shown[name]) for each in found)] for name in found[0].shown]
-    notes = [
-        "By the last evaluation on the validation tasks that the budget pays for: the most that every run has spent. "
-        "Runs that were ended early count with their last value, and limit no budget. "
-        "Tokens are those sampled; seconds are what each stage took when it was computed, evaluations left out."
+def budgets(at_equal: Sequence[AtEqualBudget]) -> TextTable:
+    """For each cost, what every variant shows at the same, and the difference of each pair, on the validation tasks."""
+    rows = [
+        [at.heading if place == 0 else "", name, with_bounds(interval, DIGITS, sign)]
+        for at in at_equal
+        for place, (name, interval, sign) in enumerate(
+            [
+                *((name, interval, False) for name, interval in at.shown.items()),
+                *((f"{one} {MINUS} {other}", interval, True) for one, other, interval in at.differences),
+            ]
+        )
     ]
-    return TextTable("budgets", "At the same cost", columns, rows, notes)
+    notes = [
+        "At the most that every run has spent, on the validation tasks, between evaluations on the straight line. "
+        "Runs that were ended early keep their last value, and limit no budget. Tokens are those of replies in "
+        "training, environment steps the replies that the world answered, seconds what each stage took when it was "
+        "computed, evaluations left out. The intervals are those of each comparison alone: ablation.budget, written "
+        "down before the runs, gives verdicts."
+    ]
+    return TextTable("budgets", "At the same cost", ["", "", "result"], rows, notes)
 
 
 def cell(interval: Interval | None, *, with_sign: bool = False) -> str:
