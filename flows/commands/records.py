@@ -374,15 +374,35 @@ def reproduce(
         Path | None,
         typer.Option(metavar="FOLDER", help="A folder to make.", show_default="reproductions/<id>, in .turnwise"),
     ] = None,
+    settings: Settings = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-9,
+            metavar="D",
+            help="The difference that would not matter where bits cannot agree.",
+            show_default="0.05 of a share",
+        ),
+    ] = None,
     tracking: Tracking = None,
 ) -> None:
-    """Run what was recorded again, with its code and parameters, and compare the digests."""
+    """Run what was recorded again, with its code and parameters: the same bits, within the margin, or not."""
     from rich.console import Console
 
-    from flows.commands.reproduction import check_out, is_reproduced, one_state, require_checkout
+    from flows.commands.reproduction import (
+        answer,
+        check_out,
+        equal,
+        margin_of,
+        one_state,
+        repeat,
+        require_checkout,
+        store_of,
+    )
     from flows.recording.record import recorded_store
     from turnwise.project import home, project_root
     from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
+    from turnwise.tracking.library import PARENT
 
     console, uri = Console(highlight=False, soft_wrap=True), recorded_store(tracking)
     runs = find_runs(uri, wanted)
@@ -390,10 +410,24 @@ def reproduce(
     diff = read_text(uri, runs[0].id, UNCOMMITTED_FILE) if uncommitted != "none" else None
     folder = (into or home() / "reproductions" / runs[0].id[:12]).absolute()
     require_checkout(project_root(), folder, commit, uncommitted, diff)
+    margin = margin_of(runs, margin)
     check_out(project_root(), folder, commit, diff)
     console.print(f"commit {commit[:12]}{' and its diff' if diff else ''} in {folder}")
-    if differing := [run.name for run in runs if not is_reproduced(run, folder, console)]:
-        raise TurnwiseError(f"a run made again must give the same digests; these differ: {', '.join(differing)}")
+    answers = []
+    for variant in dict.fromkeys(run.artifacts.variant for run in runs):
+        own = [run for run in runs if run.artifacts.variant == variant]
+        again = {run.artifacts.seed: repeat(run, folder, settings or []) for run in own}
+        same = {run.artifacts.seed: equal(run, again[run.artifacts.seed], store_of(folder), console) for run in own}
+        of_variant = [run for run in find_runs(uri, own[0].tags[PARENT]) if run.artifacts.variant == variant]
+        recorded = {run.artifacts.seed: run for run in [*of_variant, *own] if not run.left_out}
+        answers.append(
+            answer(variant, {seed: (again[seed], same[seed]) for seed in again}, recorded, store_of(folder), margin)
+        )
+        console.print(answers[-1][1])
+    if differing := [said for held, said in answers if not held]:
+        raise TurnwiseError(
+            f"runs made again must give the same bits, or results within the margin; found {'; '.join(differing)}"
+        )
 
 
 def ui(port: Port = 5000) -> None:

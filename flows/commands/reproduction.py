@@ -10,14 +10,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from ruamel.yaml import YAML
 
 from turnwise.config.overlays import read_yaml
+from turnwise.data.evaluations import SAMPLED
+from turnwise.data.metrics import by_task
+from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.reporting.formatting import signed
+from turnwise.results.cells import cell
+from turnwise.statistics.interval import mean
+from turnwise.statistics.repeats import Repeat, compare_repeats
+from turnwise.statistics.until_decided import WORTH_OF_SHARES
 from turnwise.store import Store, default_store
 from turnwise.store.default import URL_VARIABLE
 from turnwise.store.digests import digest_of
@@ -31,6 +39,7 @@ from turnwise.tracking.reproduction import (
     steps,
     why_different,
 )
+from turnwise.world import World, make_world
 
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME", URL_VARIABLE)
 """Environment variables that would make the reproduced run use the outer project's folders, or find its results."""
@@ -105,17 +114,99 @@ def one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
     return next(iter(states))
 
 
-def is_reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
-    """Repeat one run and print whether its artifacts are equal; returns whether they are."""
+def repeat(run: RecordedRun, folder: Path, settings: Sequence[str] = ()) -> RecordedRun:
+    """Run one run again in the folder of its code, with its parameters but for `settings`, such as another engine."""
     parameters = _write_parameters(run, folder)
     artifacts = run.artifacts
     command = [sys.executable, "-m", cli_of(folder), "experiment", "--parameters", parameters]
     command += ["--variant", artifacts.variant, "--seed", str(artifacts.seed)]
+    command += [part for setting in settings for part in ("-s", setting)]
     ended = subprocess.run(command, cwd=folder, env=_environment(folder), check=False)
     if ended.returncode:
         raise TurnwiseError(f"the run must end to be compared; {' '.join(command)} ended with {ended.returncode}")
     (again,) = find_runs(sqlite_address(folder / ".turnwise" / "mlflow.db"), run.name)
-    return equal(run, again, Store(folder / ".turnwise" / "store"), console)
+    return again
+
+
+def store_of(folder: Path) -> Store:
+    """The store of the runs that were made again in a folder."""
+    return Store(folder / ".turnwise" / "store")
+
+
+def margin_of(runs: Sequence[RecordedRun], margin: float | None) -> float:
+    """The margin that results are held to: as it is given, or what is worth having between shares.
+
+    Raises ConfigurationError where the metric is no share and none is given.
+    """
+    column = _world_of(runs[0]).primary_column
+    if margin is not None:
+        return margin
+    if not column.percent:
+        raise ConfigurationError(
+            f"a margin must be given where results are no shares; {column.heading} is none: --margin says which "
+            "difference would not matter"
+        )
+    return WORTH_OF_SHARES
+
+
+def answer(
+    variant: str,
+    again: Mapping[int, tuple[RecordedRun, bool]],
+    recorded: Mapping[int, RecordedRun],
+    elsewhere: Store,
+    margin: float,
+) -> tuple[bool, str]:
+    """Whether the repetition of one variant gives the same bits or results within the margin, and the answer in words.
+
+    `again` has by seed each run that was made again, and whether it has the same bits; `recorded` all runs of the
+    variant that were recorded, which show how results vary with the seed.
+    """
+    if all(same for _, same in again.values()):
+        return True, f"{variant}: the same bits"
+    if untested := [seed for seed, (run, _) in again.items() if run.artifacts.test is None]:
+        return False, f"{variant}: differs: seed {untested[0]} was tested then, and now is not"
+    world = _world_of(next(iter(recorded.values())))
+    column = world.primary_column
+    before = {
+        seed: value
+        for seed, run in recorded.items()
+        if run.artifacts.test is not None and (value := cell(run.artifacts.test, world, column)) is not None
+    }
+    now = {
+        seed: mean(values)
+        for seed, (run, _) in again.items()
+        if run.artifacts.test is not None
+        and (values := by_task(read_trajectories(elsewhere.folder(run.artifacts.test) / SAMPLED), column))
+    }
+    if not now or not now.keys() <= before.keys():
+        return False, f"{variant}: undecided: not every run has a value of {column.heading} on the test task set"
+    found = compare_repeats(before, now, margin)
+    return found.answer == "within the margin", f"{variant}: {_in_words(found, column.heading)}"
+
+
+def _in_words(found: Repeat, measure: str) -> str:
+    difference = found.difference
+    seeds = f"{difference.count} seed{'' if difference.count == 1 else 's'}"
+    level = f"{100 * difference.level:.0f} % interval"
+    interval = (
+        ""
+        if difference.low is None or difference.high is None
+        else f" ({level} {signed(difference.low, 3)} to {signed(difference.high, 3)})"
+    )
+    shown = f"{measure} {signed(difference.value, 3)}{interval} over {seeds}"
+    said = f"{found.answer}: {shown}; the margin is {found.margin:g}"
+    if found.answer != "undecided":
+        return said
+    if difference.low is None:
+        return f"{said}; one recorded seed does not show how runs vary: record others, and reproduce the ablation"
+    if found.further is None:
+        return f"{said}; a thousand seeds would not decide it: take a wider margin or more test tasks"
+    return f"{said}; repeating {found.further} more would decide it four times in five if nothing differs"
+
+
+def _world_of(run: RecordedRun) -> World:
+    section = run.artifacts.experiment["world"]
+    return make_world(section["name"], section["parameters"])
 
 
 def cli_of(folder: Path) -> str:

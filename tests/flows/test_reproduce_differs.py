@@ -1,4 +1,4 @@
-"""What `turnwise reproduce` says of a run that came out as it was, and of one that did not.
+"""What `turnwise reproduce` says of runs that came out as they were, within the margin, or not.
 
 That a run comes out the same, through the command, is shown by tests/end_to_end/test_reproduce.py.
 """
@@ -6,13 +6,17 @@ That a run comes out the same, through the command, is shown by tests/end_to_end
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from stage_samples import trajectory, turn
 
-from flows.commands.reproduction import cli_of, equal
+from flows.commands.reproduction import answer, cli_of, equal, margin_of
+from turnwise.data.trajectory import Ending
+from turnwise.data.trajectory_files import write_trajectories
 from turnwise.store import Reference, Store, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 
@@ -98,3 +102,64 @@ def test_the_command_line_is_found_where_the_code_of_the_run_has_it(tmp_path: Pa
     (tmp_path / "flows" / "cli.py").touch()
     assert cli_of(tmp_path) == "flows.cli"
     assert cli_of(Path(__file__).parents[2]) == "flows.commands.cli"
+
+
+def solving(store: Store, seed: int, solved: int) -> RecordedRun:
+    """A run on a frozen lake that solved so many of ten test tasks."""
+    with store.write("evaluation") as draft:
+        (draft.folder / "sampled").mkdir()
+        played = [
+            trajectory(place, 0, [turn()], Ending.SUCCESS if place < solved else Ending.FAILURE) for place in range(10)
+        ]
+        write_trajectories(draft.folder / "sampled", played)
+    artifacts = RunArtifacts(
+        variant="base",
+        seed=seed,
+        experiment={"world": {"name": "frozen_lake", "parameters": {"size": 3}}},
+        prepared={},
+        start=draft.reference,
+        iterations=[],
+        test=draft.reference,
+    )
+    return RecordedRun("id", f"base seed {seed}", "ablation", True, {}, {}, artifacts, {})
+
+
+def answered(
+    elsewhere: Store, recorded: dict[int, int], again: dict[int, int], margin: float = 0.05
+) -> tuple[bool, str]:
+    before = {seed: solving(default_store(), seed, solved) for seed, solved in recorded.items()}
+    now = {seed: (solving(elsewhere, seed, solved), recorded[seed] == solved) for seed, solved in again.items()}
+    return answer("base", now, before, elsewhere, margin)
+
+
+def test_one_of_four_is_answered(elsewhere: Store) -> None:
+    recorded = {1: 5, 2: 6, 3: 5, 4: 6}
+    assert answered(elsewhere, recorded, recorded) == (True, "base: the same bits")
+    # One run of four solves a task more: 0.025, deviation 0.05, error 0.025, t(0.95, 3) = 2.3534 of it 0.0588.
+    near = answered(elsewhere, recorded, {1: 6, 2: 6, 3: 5, 4: 6}, 0.1)
+    said = "success +0.025 (90 % interval \u22120.034 to +0.084) over 4 seeds; the margin is"
+    assert near == (True, f"base: within the margin: {said} 0.1")
+    held, words = answered(elsewhere, recorded, {1: 6, 2: 6, 3: 5, 4: 6}, 0.05)
+    assert not held and words.startswith(f"base: undecided: {said} 0.05; repeating ")
+    held, words = answered(elsewhere, recorded, {1: 1, 2: 2, 3: 1, 4: 1})
+    assert not held and words.startswith("base: differs: success \u22120.425 (90 % interval ")
+
+
+def test_one_recorded_seed_leaves_it_undecided_and_says_what_would_decide_it(elsewhere: Store) -> None:
+    held, words = answered(elsewhere, {1: 5}, {1: 6})
+    assert not held and words == (
+        "base: undecided: success +0.100 over 1 seed; the margin is 0.05; one recorded seed does not show how runs "
+        "vary: record others, and reproduce the ablation"
+    )
+
+
+def test_a_run_that_is_tested_no_more_differs(elsewhere: Store) -> None:
+    run = solving(default_store(), 1, 5)
+    untested = replace(run, artifacts=run.artifacts.model_copy(update={"test": None}))
+    held, words = answer("base", {1: (untested, False)}, {1: run}, elsewhere, 0.05)
+    assert (held, words) == (False, "base: differs: seed 1 was tested then, and now is not")
+
+
+def test_the_margin_is_as_it_is_given_or_what_is_worth_having_between_shares(turnwise_home: Path) -> None:
+    run = solving(default_store(), 1, 5)
+    assert (margin_of([run], None), margin_of([run], 0.2)) == (0.05, 0.2)

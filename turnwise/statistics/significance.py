@@ -102,6 +102,20 @@ def _difference_of_means(first: np.ndarray, second: np.ndarray, axis: int = -1) 
     return np.mean(first, axis=axis) - np.mean(second, axis=axis)
 
 
+def equivalence_p(value: float, error: float, freedom: float, margin: float) -> float:
+    """The larger p of two one-sided t tests that a difference is `margin` or more on either side (Schuirmann 1987).
+
+    `value` is the difference, `error` its standard error with so many degrees of `freedom`; without any error it is
+    0 or 1.
+    """
+    from scipy import special
+
+    short = margin - abs(value)
+    if error == 0.0:
+        return 0.0 if short > 0 else 1.0
+    return float(special.stdtr(freedom, -short / error))
+
+
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """The corrected p-values, in the given order. None, for a comparison that could not be made, stays None.
 

@@ -31,7 +31,7 @@ from turnwise.statistics.pairs import Difference, difference
 from turnwise.statistics.power import seeds_to_decide
 from turnwise.statistics.results import Results, common_tasks
 from turnwise.statistics.sequential import looks_until, nominal_levels, repeated_interval, sequential_p
-from turnwise.statistics.significance import holm
+from turnwise.statistics.significance import equivalence_p, holm
 from turnwise.statistics.verdict import Comparison, Judgement, compare, compared, corrected_by_holm, gain_over
 
 Runs = Mapping[str, Mapping[int, Mapping[str, float]]]
@@ -251,12 +251,10 @@ def _repeated(found: Difference, nominal: float) -> Interval:
 
 def _p_of_worth(found: Difference, worth: float) -> float:
     """Twice the larger p of the one-sided tests that the difference is as far from 0 as is worth having; at most 1."""
-    from scipy import special
-
     if found.spread is None or worth == 0.0:
         return 1.0
-    short = (worth - abs(found.interval.value)) / float(found.spread.error)
-    return min(1.0, float(2 * special.stdtr(float(found.spread.freedom), -short)))
+    error, freedom = float(found.spread.error), float(found.spread.freedom)
+    return min(1.0, 2 * equivalence_p(found.interval.value, error, freedom, worth))
 
 
 def _decisions(family: Sequence[_Watched], level: float) -> list[Decision]:
