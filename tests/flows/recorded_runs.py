@@ -21,6 +21,7 @@ from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import ARTIFACTS_FILE, BASELINES_FILE, BaselinesArtifacts, RunArtifacts
+from turnwise.tracking.runs import SEEDS
 from turnwise.training_runs.state import TaskSetParameters, play_parameters
 from turnwise.world import SPLITS, Split
 
@@ -48,13 +49,18 @@ def record(
     final_test: bool = True,
     ended: Mapping[str, EarlyEnd] = NONE_ENDED,
     left_out: Mapping[str, str] = NONE_LEFT_OUT,
+    race: str | None = None,
 ) -> None:
     """Record an ablation whose variants play as the oracle with such a probability, and at random otherwise.
 
-    `ended` and `left_out` name runs that a guard or an alarm has ended, and a fault has left out.
+    `ended` and `left_out` name runs that a guard or an alarm has ended, and a fault has left out. `race` says after how
+    many seeds comparisons ended, where seeds were added.
     """
     recorder = Recorder(tracking_uri(), "turnwise", home() / "mlflow")
-    parent = recorder.parent(ablation, ablation, {})
+    until = {} if race is None else {"ablation": {"seeds": {"until": "decided", "at_most": 20}}}
+    parent = recorder.parent(ablation, ablation, until)
+    if race:
+        parent.tag(SEEDS, race)
     counts = (8, 6, experiment.data.test_tasks)
     task_sets = {
         split: task_set.fn(TaskSetParameters(world=experiment.world, split=split, tasks=tasks))

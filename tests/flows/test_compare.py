@@ -23,6 +23,7 @@ from turnwise.training_runs.iteration_stages import spending
 from turnwise.world import make_world
 
 SEEDS = (1, 2, 3)
+ENDED_RACE = "good − poor: decided after 3 of at most 20 seeds."
 SPENT = {"iterations": 2, "sampled_tokens": 200, "seconds": 4}
 """By each run in two iterations; these made-up rollouts hold no turns, and their updates count no tokens."""
 
@@ -44,6 +45,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             ended={"poor seed 2": EarlyEnd(iteration=1, planned=2, cause="guard", by=("no_signal",), message="")},
             left_out={"good seed 3": "mismatch"},
         )
+        record("race", {"good": 0.95, "poor": 0.2}, SEEDS, tiny("data.test_tasks=20"), race=ENDED_RACE)
+        record("racing", {"good": 0.95, "poor": 0.2}, SEEDS, tiny("data.test_tasks=20"), race="")
         record("unfinished", {"good": 0.9}, (1,), tiny("data.test_tasks=20"), final_test=False)
         yield folder
 
@@ -181,3 +184,13 @@ def test_the_command_compares_what_was_not_tested_alike_only_when_told_to(
 def test_a_full_disk_outside_of_a_stage_is_reported_in_one_sentence(home: Path) -> None:
     with pytest.raises(DiskFull, match="must have room"):
         command("first", "--html", "/dev/full")
+
+
+def test_that_a_race_is_tested_once_here_is_said_with_what_its_looks_came_to(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command("race")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Here each is tested once, as if their number had been fixed" in printed and ENDED_RACE in printed
+    assert judged(groups("racing"), 0.8).notes[-1].endswith("at all looks together: they are still added.")
+    assert not any("looks" in note for note in judged(groups("first"), 0.8).notes)

@@ -22,7 +22,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.store import Reference
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.library import PARENT
-from turnwise.tracking.runs import LEFT_OUT
+from turnwise.tracking.runs import LEFT_OUT, SEEDS
 from turnwise.tracking.views import view_address
 from turnwise.world import Split
 
@@ -31,6 +31,8 @@ BASELINES_FILE = "baselines.json"
 EARLIER_BASELINES_FILE = "players.json"
 """The name of that file in runs of earlier versions."""
 UNCOMMITTED_FILE = "uncommitted.diff"
+UNTIL = "ablation.seeds.until"
+"""The parameter of an ablation whose seeds are added until its comparisons are decided."""
 SHORTEST_ID = 6
 """Fewest characters of an id that are looked up as its prefix."""
 SHOWN_ID = 8
@@ -104,6 +106,9 @@ class RecordedRun:
     artifacts: RunArtifacts
     baselines: Mapping[str, Reference]
     """The evaluations of the world's baseline policies and of the warm start on the test task set, by name."""
+    race: str | None = None
+    """After how many seeds each comparison of its ablation ended, in sentences, where seeds were added until they were
+    decided; empty while they are, and None where seeds were listed."""
 
     @property
     def ended(self) -> EarlyEnd | None:
@@ -240,6 +245,7 @@ def _recorded(client: TrackingClient, entity: Any, parent: Any, artifacts: RunAr
         baselines={}
         if baseline_episodes is None
         else BaselinesArtifacts.model_validate_json(baseline_episodes).evaluations,
+        race=None if parent is None or UNTIL not in parent.data.params else parent.data.tags.get(SEEDS, ""),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from turnwise.data.outcomes import LeftOut
 from turnwise.data.task_sets import read_task_set, task_set_digest
@@ -118,7 +118,8 @@ def judged(groups: Sequence[Group], stated: float) -> Judgement:
     primary = world.primary_column
     variants, frames = _results(groups, world, primary)
     curves = {group.name: _whole_curves(group, world) for group in groups}
-    return judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
+    judgement = judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
+    return _with_race_notes(judgement, groups)
 
 
 def judged_greedy(groups: Sequence[Group]) -> Judgement:
@@ -129,7 +130,19 @@ def judged_greedy(groups: Sequence[Group]) -> Judgement:
     world = _world(groups[0])
     column = greedy_column(world)
     variants, frames = _results(groups, world, column)
-    return judge(column.heading, variants, frames=frames, share=column.percent)
+    return _with_race_notes(judge(column.heading, variants, frames=frames, share=column.percent), groups)
+
+
+def _with_race_notes(judgement: Judgement, groups: Sequence[Group]) -> Judgement:
+    """The judgement with a note for each ablation whose seeds were added until its comparisons were decided."""
+    races = {run.ablation: run.race for group in groups for run in group.runs.values() if run.race is not None}
+    notes = [
+        f"The seeds of {name} were added until comparisons were decided. Here each is tested once, as if their number "
+        "had been fixed, which finds more than there is; at all looks together: "
+        f"{sentences or 'they are still added.'}"
+        for name, sentences in races.items()
+    ]
+    return replace(judgement, notes=[*judgement.notes, *notes])
 
 
 def _results(
