@@ -25,6 +25,7 @@ from flows.commands.records import compare, export, lineage, reproduce, show, ui
 from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
 from flows.commands.starting import init, new
 from flows.commands.store import prune, restore, verify
+from flows.commands.suite import suite
 from flows.commands.worlds import check, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
 from flows.runtime.streams import prepare_streams, unwritten_output
@@ -57,7 +58,7 @@ COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Begin": (init, new),
     "Run an experiment": (ablation, experiment, sweep, prepare, evaluate),
     "Agents that own their loop": (record,),
-    "Look at what was run": (show, compare, judge, what_if, lineage, ui),
+    "Look at what was run": (show, compare, suite, judge, what_if, lineage, ui),
     "Worlds": (worlds, check, play, serve),
     "Keep, repeat and repair": (export, reproduce, verify, prune, restore, stage),
     "Studies": (credit, *commands_of_a_clone()),

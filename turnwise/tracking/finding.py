@@ -141,17 +141,26 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
             f"a run must be recorded to be found; in {tracking_uri} there is none with the id, name or tag {wanted!r}; "
             f"the latest are {_shortened(known) or 'none: run an ablation first'}"
         )
-    parents = {entity.info.run_id: entity for entity in entities if PARENT not in entity.data.tags}
-    runs = []
-    for entity in chosen:
-        of_run = _read(client, entity, ARTIFACTS_FILE)
-        if of_run is not None:
-            parent = parents.get(entity.data.tags[PARENT])
-            runs.append(_recorded(client, entity, parent, RunArtifacts.model_validate_json(of_run)))
+    runs = _with_artifacts(client, entities, chosen)
     if not runs:
         raise ConfigurationError(
             f"a run must have made something to be looked into; {wanted or 'the latest ablation'!r} has recorded no "
             f"{ARTIFACTS_FILE}: run it again, which finds in the store what is computed, or choose another"
+        )
+    return runs
+
+
+def find_all_runs(tracking_uri: str) -> list[RecordedRun]:
+    """Every run that has recorded its artifacts, in the order in which they were started.
+
+    Raises ConfigurationError where there is none.
+    """
+    client = TrackingClient(tracking_uri)
+    entities = client.runs()
+    runs = _with_artifacts(client, entities, [entity for entity in entities if PARENT in entity.data.tags])
+    if not runs:
+        raise ConfigurationError(
+            f"an ablation must be recorded to be looked into; in {tracking_uri} there is none: run one first"
         )
     return runs
 
@@ -228,6 +237,18 @@ def _ambiguity_warning(wanted: str, named: list[Any], entities: list[Any]) -> st
         f"{wanted!r} names {len(named)} that are recorded; this is the newest, {newest}. "
         f"To name another, say {' or '.join(reversed(others[-LISTED:]))}"
     )
+
+
+def _with_artifacts(client: TrackingClient, entities: list[Any], chosen: list[Any]) -> list[RecordedRun]:
+    """The chosen runs that have recorded their artifacts; `entities` has their parents."""
+    parents = {entity.info.run_id: entity for entity in entities if PARENT not in entity.data.tags}
+    runs = []
+    for entity in chosen:
+        of_run = _read(client, entity, ARTIFACTS_FILE)
+        if of_run is not None:
+            parent = parents.get(entity.data.tags[PARENT])
+            runs.append(_recorded(client, entity, parent, RunArtifacts.model_validate_json(of_run)))
+    return runs
 
 
 def _recorded(client: TrackingClient, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:

@@ -1,0 +1,134 @@
+"""A suite from recorded runs: the normalised score of each rule in each world, its measures, and what is missing.
+
+A rule is a variant, by its name. A run's score is its world's primary metric on the test task set, over sampled
+episodes, on the scale on which the random policy is 0 and the oracle 1, as its ablation recorded both. Where several
+ablations have run a rule in a world, the newest counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnwise.results.cells import cell
+from turnwise.statistics import Interval, student_over_seeds
+from turnwise.statistics.suite import Suite, common_worlds, measure_suite
+from turnwise.store.digests import digest_of
+from turnwise.tracking.finding import RecordedRun
+from turnwise.tracking.library import PARENT
+from turnwise.world import make_world
+
+
+@dataclass(frozen=True)
+class SuiteReport:
+    """What is known of rules in worlds."""
+
+    rules: list[str]
+    worlds: list[str]
+    cells: dict[str, dict[str, Interval]]
+    """By rule and world, the mean over its seeds of the normalised scores, each in `sample`."""
+    suite: Suite | None
+    """Over the worlds that every rule has; None where there is none."""
+    missing: list[str]
+    """What is not there, in sentences."""
+
+    def to_json(self) -> str:
+        """All of it as JSON text."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @property
+    def headline(self) -> str:
+        """What stands first, in a sentence."""
+        if self.suite is None:
+            return f"No world has runs of all {len(self.rules)} rules"
+        best = max(self.suite.rules, key=lambda rule: rule.interquartile_mean.value)
+        middle, count = best.interquartile_mean, len(self.suite.worlds)
+        return (
+            f"{best.name} has the highest interquartile mean over {count} world{'' if count == 1 else 's'}: "
+            f"{middle.value:.2f} ({middle.low:.2f} to {middle.high:.2f})"
+        )
+
+
+def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds: Sequence[str] = ()) -> SuiteReport:
+    """The suite of recorded runs, in the order in which they were started.
+
+    `rules` and `worlds` name those that count; empty: all that were recorded.
+    """
+    missing: list[str] = []
+    labels = _world_labels(runs)
+    found: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
+    untested: dict[tuple[str, str], int] = {}
+    without_scale: dict[str, None] = {}
+    for run in runs:
+        rule, world = run.artifacts.variant, labels[_identity(run)]
+        if (rules and rule not in rules) or (worlds and world not in worlds):
+            continue
+        if run.artifacts.test is None or run.left_out:
+            untested[rule, world] = untested.get((rule, world), 0) + 1
+            continue
+        score = _normalised(run)
+        if score is None:
+            without_scale[world] = None
+        else:
+            of_ablation = found.setdefault((rule, world), {})
+            of_ablation.setdefault(run.tags.get(PARENT, ""), {})[run.artifacts.seed] = score
+    named = [*found, *untested]
+    rules = list(rules) or list(dict.fromkeys(rule for rule, _ in named))
+    worlds = list(worlds) or list(dict.fromkeys(world for _, world in named))
+    newest = {at: list(list(by_ablation.values())[-1].values()) for at, by_ablation in found.items()}
+    scores = {rule: {world: newest[rule, world] for world in worlds if (rule, world) in newest} for rule in rules}
+    missing += [
+        f"{rule} in {world}: {_absence(untested.get((rule, world), 0))}"
+        for rule in rules
+        for world in worlds
+        if (rule, world) not in found
+    ]
+    missing += [f"{world}: no oracle better than the random policy is recorded, so no scale" for world in without_scale]
+    shared = common_worlds(scores) if scores else []
+    return SuiteReport(
+        rules,
+        worlds,
+        {
+            rule: {world: student_over_seeds(values) for world, values in of_rule.items()}
+            for rule, of_rule in scores.items()
+        },
+        measure_suite(scores) if shared else None,
+        missing,
+    )
+
+
+def _absence(untested: int) -> str:
+    if untested == 0:
+        return "no run"
+    return f"{untested} run{'' if untested == 1 else 's'}, not tested or left out"
+
+
+def _identity(run: RecordedRun) -> tuple[str, str]:
+    section = run.artifacts.experiment["world"]
+    return section["name"], digest_of(section)
+
+
+def _world_labels(runs: Sequence[RecordedRun]) -> dict[tuple[str, str], str]:
+    """The worlds' names; where one name has several sets of parameters, with the ablation that first had them."""
+    ablations: dict[tuple[str, str], str] = {}
+    for run in runs:
+        ablations.setdefault(_identity(run), run.ablation)
+    names = [name for name, _ in ablations]
+    return {
+        (name, digest): name if names.count(name) == 1 else f"{name} ({ablation})"
+        for (name, digest), ablation in ablations.items()
+    }
+
+
+def _normalised(run: RecordedRun) -> float | None:
+    """The run's score between the random policy and the oracle; None where these give no scale."""
+    section = run.artifacts.experiment["world"]
+    world = make_world(section["name"], section["parameters"])
+    assert run.artifacts.test is not None, "only tested runs have a score"
+    evaluations = [run.artifacts.test, *(run.baselines.get(name) for name in ("random", "oracle"))]
+    score, low, high = (None if each is None else cell(each, world, world.primary_column) for each in evaluations)
+    if score is None or low is None or high is None or high <= low:
+        return None
+    return (score - low) / (high - low)
