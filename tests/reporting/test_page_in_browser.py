@@ -6,9 +6,13 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from envs.browser.chromium import find_chromium
+from turnwise.reporting.data.suites import SuiteReport
 from turnwise.reporting.html.page import page
+from turnwise.reporting.html.suite_page import suite_page
 from turnwise.reporting.html.what_if_page import what_if_page
 from turnwise.results.what_if import ChangedSetting, WhatIf, compare_rules
+from turnwise.statistics import student_over_seeds
+from turnwise.statistics.suite import measure_suite
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -134,3 +138,25 @@ def test_nothing_is_cut_where_rules_stand_side_by_side(browser, report, tmp_path
     opened.goto(path.as_uri())
     assert opened.evaluate(CUT) == []
     assert "what if: none" in opened.content() and "gae is left out: it needs" in opened.content()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_cut_on_the_page_of_a_suite(browser, tmp_path, width):
+    scores = {
+        rule: {
+            world: [0.1 * place + 0.2 * n for n in range(3)] for world in ("frozen_lake (small)", "search", "wordle")
+        }
+        for place, rule in enumerate(("grpo", "reinforce++-baseline", "optimal-token-baseline"))
+    }
+    worlds = list(scores["grpo"])
+    cells = {rule: {world: student_over_seeds(runs) for world, runs in of.items()} for rule, of in scores.items()}
+    missing = ["gae in search: no run"]
+    report = SuiteReport([*scores, "gae"], [*worlds, "textcraft"], cells, measure_suite(scores), missing)
+    path = tmp_path / "suite.html"
+    path.write_text(suite_page(report), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto(path.as_uri())
+    assert opened.evaluate(CUT) == []
+    assert "gae in search: no run" in opened.content()
+    heights = "() => [...document.querySelectorAll('svg text')].map(each => each.getBoundingClientRect().height)"
+    assert min(opened.evaluate(heights)) >= 9, "in pixels"
