@@ -26,6 +26,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.project import home
 from turnwise.reporting.data.episodes import Occasion, ShownEpisode, Wanted
 from turnwise.reporting.data.run_groups import grouped, how_tested, judged
+from turnwise.reporting.data.suites import SuiteReport, collect_suite
 from turnwise.reporting.data.tables import VERDICTS_HEADER, comparison_rows
 from turnwise.statistics import Judgement
 from turnwise.statistics.evaluation_protocol import require_comparable
@@ -183,6 +184,13 @@ class RecordedRuns(Sequence[RecordedRun]):
 
         rows = comparison_rows(self.judgement(anyway=anyway))
         return pd.DataFrame(rows, columns=list(VERDICTS_HEADER))
+
+    def suite(self, *, rules: Sequence[str] = (), worlds: Sequence[str] = ()) -> SuiteReport:
+        """Rules compared over worlds: interquartile means, ranks and performance profiles, and what is missing.
+
+        `rules` are variants and `worlds` names of worlds; empty: all that these runs have.
+        """
+        return collect_suite(self._found, rules, worlds)
 
     def export(self, folder: Path, *, iteration: int | None = None, best: bool = False) -> Reference:
         """Write the policy of the only run into an empty folder, for transformers and vLLM, with a model card.

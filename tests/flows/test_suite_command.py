@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from recorded_runs import record, tiny, tracking_uri
 
+import turnwise as tw
 from flows.commands import cli
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.suites import SuiteReport, collect_suite
@@ -42,7 +43,7 @@ def test_what_is_recorded_is_measured_and_what_is_not_is_said(home: Path) -> Non
     assert whole.rules == ["good", "poor", "alone"]
     small, large = whole.worlds
     assert (small, large) == ("frozen_lake (small)", "frozen_lake (large)")
-    assert whole.missing == [f"alone in {small}: 1 run, not tested or left out"]
+    assert whole.missing == [f"alone in {small}: 1 run, not tested, left out or not in this store"]
     assert whole.suite is not None and whole.suite.worlds == [large]
     pair = collected(rules=["good", "poor"])
     assert pair.suite is not None and pair.suite.worlds == [small, large] and pair.missing == []
@@ -77,9 +78,22 @@ def test_the_command_prints_and_writes_it(
     assert max(map(len, printed.splitlines()[:-2])) <= 80
     assert "Missing: alone in frozen_lake" in printed and "good over poor" in printed
     page = (tmp_path / "suite.html").read_text()
-    assert page == suite_page(collected()) and "1 run, not tested or left out" in page
+    assert page == suite_page(collected()) and "1 run, not tested, left out or not in this store" in page
     assert json.loads((tmp_path / "suite.json").read_text())["rules"] == ["good", "poor", "alone"]
     assert (tmp_path / "suite.png").is_file() and (tmp_path / "suite.csv").is_file()
+
+
+def test_python_has_the_same_suite(home: Path) -> None:
+    by_name = tw.runs("small", "large").suite(rules=["good", "poor"])
+    assert by_name == collected(rules=["good", "poor"])
+
+
+def test_runs_that_another_store_holds_are_missing(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = find_all_runs(tracking_uri())
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path))
+    found = collect_suite(recorded, ["good"])
+    assert found.suite is None and len(found.missing) == 2
+    assert all(each.endswith("3 runs, not tested, left out or not in this store") for each in found.missing)
 
 
 def test_without_anything_recorded_it_says_what_to_do(turnwise_home: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from turnwise.results.cells import cell
 from turnwise.statistics import Interval, student_over_seeds
 from turnwise.statistics.suite import Suite, common_worlds, measure_suite
+from turnwise.store import default_store
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.library import PARENT
@@ -65,7 +66,7 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
         rule, world = run.artifacts.variant, labels[_identity(run)]
         if (rules and rule not in rules) or (worlds and world not in worlds):
             continue
-        if run.artifacts.test is None or run.left_out:
+        if run.artifacts.test is None or run.left_out or not default_store().holds(run.artifacts.test):
             untested[rule, world] = untested.get((rule, world), 0) + 1
             continue
         score = _normalised(run)
@@ -102,7 +103,7 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
 def _absence(untested: int) -> str:
     if untested == 0:
         return "no run"
-    return f"{untested} run{'' if untested == 1 else 's'}, not tested or left out"
+    return f"{untested} run{'' if untested == 1 else 's'}, not tested, left out or not in this store"
 
 
 def _identity(run: RecordedRun) -> tuple[str, str]:
