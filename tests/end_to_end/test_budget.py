@@ -10,7 +10,6 @@ import pytest
 from comparison import compared
 from flows.python.ablation_report import AblationReport
 from rich.console import Console
-from turnwise.runs.state import Prepared
 
 from flows.commands.plan import show_plan
 from turnwise.errors import ConfigurationError
@@ -18,6 +17,7 @@ from turnwise.experiment import Experiment, load
 from turnwise.project import home
 from turnwise.reporting.html.page import page
 from turnwise.reporting.terminal.comparison import print_report
+from turnwise.training_runs.state import Prepared
 
 pytestmark = [pytest.mark.chain]
 
