@@ -75,6 +75,8 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> d
         "rates": _rates(report) if claims.ablations[ablation].tunes is not None else None,
         "results": _results(report),
         "budgets": _budgets(record.budgets) if record.budgets else None,
+        # Records of former versions had the last evaluation within a budget, and no differences.
+        "interpolated": any(each.differences for each in record.budgets),
         "notes": [*([] if report.outcomes is None else report.outcomes.sentences()), *report.notes],
         "digest": record.digest,
         "commit": lineage["commit"][:COMMIT_DIGITS],

@@ -110,10 +110,14 @@ def _selected(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
 
 
 def _without_samples(report: ReportData, claims: ClaimsPage) -> ReportData:
-    """The part of the report data that a page may need: no sampled trajectories, and only curves it shows or tests."""
+    """The part of the report data that a page may need: only curves that it shows or tests, and no trajectories.
+
+    Costs are a part of the record itself.
+    """
     measures = [measure for claim in claims.claims for each in claim.relations for measure in each.measures]
     metrics = {*claims.curves, *measures, MEASURE}
-    return dataclasses.replace(report, samples=[], curves=[curve for curve in report.curves if curve.metric in metrics])
+    curves = [curve for curve in report.curves if curve.metric in metrics]
+    return dataclasses.replace(report, samples=[], curves=curves, costs=None)
 
 
 def _record_path(folder: Path, ablation: str) -> Path:

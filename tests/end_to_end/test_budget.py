@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from comparison import compared
-from flows.python.ablation_report import AblationReport
 from rich.console import Console
 
 from flows.commands.plan import show_plan
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.project import home
+from turnwise.reporting.ablation_report import AblationReport
 from turnwise.reporting.html.page import page
 from turnwise.reporting.terminal.comparison import print_report
 from turnwise.training_runs.state import Prepared
