@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 from turnwise.config.overlays import read_yaml
 from turnwise.data.evaluations import SAMPLED
-from turnwise.data.metrics import by_task
+from turnwise.data.metrics import task_means
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.reporting.formatting import signed
@@ -176,7 +176,7 @@ def answer(
         seed: mean(values)
         for seed, (run, _) in again.items()
         if run.artifacts.test is not None
-        and (values := by_task(read_trajectories(elsewhere.folder(run.artifacts.test) / SAMPLED), column))
+        and (values := task_means(read_trajectories(elsewhere.folder(run.artifacts.test) / SAMPLED), column).values())
     }
     if not now or not now.keys() <= before.keys():
         return False, f"{variant}: undecided: not every run has a value of {column.heading} on the test task set"
