@@ -20,7 +20,6 @@ from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, Se
 from turnwise import progress
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home
-from turnwise.reporting.terminal.tables import plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -159,6 +158,7 @@ def prune(
 def _print_pruned(console: Console, before: dict[str, int], found: Sequence[Removal]) -> None:
     """Print the size of each part of the home, and how much of it is pruned."""
     from turnwise.reporting.formatting import readable_bytes
+    from turnwise.reporting.terminal.tables import plain_table
 
     table = plain_table(gap=2)
     for heading in ("part of the home", "holds", "pruned", "of artifacts"):
