@@ -23,7 +23,7 @@ from tasks.calls import Unrecorded
 from turnwise.config.runner import Runner
 from turnwise.config.schema import Ablation
 from turnwise.config.world_checks import missing_files
-from turnwise.data.task_sets import require_disjoint, task_set_digest, tasks_of
+from turnwise.data.task_sets import draw_task_set, require_disjoint, task_set_digest, tasks_of
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
@@ -38,7 +38,7 @@ from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.revision import require_readable
 from turnwise.training_runs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
 from turnwise.training_runs.readiness import require_model
-from turnwise.training_runs.state import draw_task_set, task_set_parameters
+from turnwise.training_runs.state import task_set_parameters
 from turnwise.world import SPLITS, Split, Task
 
 
@@ -118,7 +118,9 @@ def _task_set(experiment: Experiment, split: Split) -> Sequence[Task]:
     """The tasks of a split: as they are recorded, or else drawn."""
     drawing = draw_tasks(experiment, split)
     recorded = None if nothing_is_stored() else drawing.recorded()
-    return draw_task_set(task_set_parameters(experiment, split)) if recorded is None else tasks_of(recorded, split)
+    if recorded is not None:
+        return tasks_of(recorded, split)
+    return draw_task_set(experiment.made_world, split, task_set_parameters(experiment, split).tasks)
 
 
 def _show_playable(experiment: Experiment, console: Console) -> bool:

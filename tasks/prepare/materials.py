@@ -1,4 +1,4 @@
-"""Preparation: task sets, demonstrations, the tokenizer that is trained on them, the initial policy, a GGUF's."""
+"""Preparation: task sets, demonstrations, the tokenizer trained on them, the initial policy, from a GGUF if need be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turnwise.agent.playing import PlayParameters, play_noisy_oracle, recorded_b
 from turnwise.config.quantities import Options
 from turnwise.config.schema import Policy, Section
 from turnwise.data.metrics import episode_means
-from turnwise.data.task_sets import TASK_SETS, task_set_digest, tasks_of, write_task_set
+from turnwise.data.task_sets import TASK_SETS, draw_task_set, task_set_digest, tasks_of, write_task_set
 from turnwise.data.trajectory_files import TRAJECTORIES
 from turnwise.policy.chat_template import set_switches
 from turnwise.policy.gguf_models import convert, converter_versions
@@ -27,7 +27,7 @@ from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
-from turnwise.training_runs.state import TaskSetParameters, draw_task_set
+from turnwise.training_runs.state import TaskSetParameters
 from turnwise.world import make_world
 
 
@@ -40,8 +40,8 @@ from turnwise.world import make_world
 )
 def task_set(parameters: TaskSetParameters, *, label: str = "preparation") -> Reference:
     """Save the ordered task set of one split: `<split>.jsonl`."""
-    tasks = draw_task_set(parameters)
     world = make_world(parameters.world.name, parameters.world.parameters)
+    tasks = draw_task_set(world, parameters.split, parameters.tasks)
     with default_store().write("task_set") as draft:
         write_task_set(draft.folder, parameters.split, tasks)
         about = {

@@ -10,10 +10,18 @@ from pathlib import Path
 
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
-from turnwise.world import Split, Task
+from turnwise.world import Split, Task, World
 
 TASK_SETS = "task set 1"
 """The layout of these files. It is in the cache key of who writes them: a changed layout gets another number."""
+
+
+def draw_task_set(world: World, split: Split, count: int) -> list[Task]:
+    """The first `count` tasks of a split. Raises ConfigurationError where the world has fewer."""
+    try:
+        return world.tasks(split, count)
+    except ValueError as error:
+        raise ConfigurationError(f"data.{split}_tasks: {error}") from error
 
 
 def write_task_set(folder: Path, split: Split, tasks: Sequence[Task]) -> None:

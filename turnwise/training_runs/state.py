@@ -14,12 +14,12 @@ from turnwise.agent.playing import PlayParameters, play_examples, the_world
 from turnwise.config.agent_rewards import added_rewards, requested_rewards
 from turnwise.config.schema import RetryOptions, Section, WorldSection
 from turnwise.data.outcomes import EarlyEnd, LeftOut
-from turnwise.errors import ConfigurationError, TrainingEnded
+from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import Change
 from turnwise.store import Reference
 from turnwise.store.retention import Keep, RetentionEntry
-from turnwise.world import Split, Task, make_world
+from turnwise.world import Split
 
 ON_TEST_TASKS = "on the test task set"
 """How the label of an evaluation says that it is one."""
@@ -60,15 +60,6 @@ class TaskSetParameters(Section):
     world: WorldSection
     split: Split
     tasks: int
-
-
-def draw_task_set(parameters: TaskSetParameters) -> list[Task]:
-    """Draw the tasks of a split. Raises ConfigurationError when it has fewer."""
-    try:
-        world = make_world(parameters.world.name, parameters.world.parameters)
-        return world.tasks(parameters.split, parameters.tasks)
-    except ValueError as error:
-        raise ConfigurationError(f"data.{parameters.split}_tasks: {error}") from error
 
 
 def task_set_parameters(experiment: Experiment, split: Split) -> TaskSetParameters:
