@@ -81,7 +81,7 @@ class ReportParameters(Section):
         "turnwise.results.cells",
         "turnwise.results.report_data",
     ),
-    writes="report 1",
+    writes="report 2",
     code=world_code,
 )
 def report(

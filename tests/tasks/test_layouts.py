@@ -114,7 +114,7 @@ LAYOUTS: Mapping[str, tuple[Callable[[Path], None], str]] = {
 MODELS: Mapping[str, tuple[type, str]] = {
     HEALTH: (HealthRecord, "ebcf217c442e8603cee7ce34138305d5"),
     FIRST_STEPS: (FirstSteps, "07a42fe7d55e8ce35f0da45c7ee58df2"),
-    "report 1": (ReportData, "0e88418dfb46b017fb31f2770e342c1e"),
+    "report 2": (ReportData, "a5b1100bd158fd7df214870cec87b4db"),
     "credit study 1": (Study, "f7b7f850c5d5e942ad143781f49f6f4a"),
 }
 """Likewise for a file that holds one model as JSON: the model, and the digest of its schema."""

@@ -210,7 +210,9 @@ def test_stages_of_every_kind_were_looked_at() -> None:
         "conversations",
         "converted_policy",
         "initial_policy",
+        "rescore",
         "tokenizer",
+        "update",
     ]
 
 
