@@ -314,7 +314,7 @@ def test_a_supervisor_that_is_killed_takes_its_server_with_it() -> None:
 def test_a_supervisor_that_is_stopped_and_continued_goes_on_until_it_is_told_to_end(tmp_path: Path) -> None:
     script = (
         "import subprocess, sys; from pathlib import Path; from flows.runtime import server\n"
-        "server.start = lambda folder, port: subprocess.Popen(['sleep', '600'])\n"
+        "server.start_process = lambda folder, port: subprocess.Popen(['sleep', '600'])\n"
         "server._answers = lambda url: print('waiting', flush=True)\n"
         "sys.exit(server.Supervisor(Path(sys.argv[1]), idle_seconds=600).run())\n"
     )
