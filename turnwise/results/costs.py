@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from turnwise.config.schema import BUDGET_AXES, Budget
@@ -208,7 +207,7 @@ def _acting_turns(rollout: Reference) -> float | None:
     if store.pruned(rollout, [TURNS_FILE]) or not (store.folder(rollout, [TURNS_FILE]) / TURNS_FILE).is_file():
         return None
     kinds = parquet.ParquetFile(store.folder(rollout, [TURNS_FILE]) / TURNS_FILE).read(["kind"])["kind"]
-    return float(compute.sum(compute.equal(kinds, TurnKind.ACT.value)).as_py() or 0)
+    return float(kinds.to_pylist().count(TurnKind.ACT.value))
 
 
 def seconds_of(made: Reference) -> float | None:
