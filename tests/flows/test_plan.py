@@ -112,7 +112,7 @@ def test_the_work_is_counted() -> None:
     # and after the 10th, 20th and 25th, the test tasks once: (4 x 5 + 7) tasks, each once greedily and three times not.
     experiment = load(PARAMETERS, settings=settings)
     assert planned_run(experiment, "grpo-or") == PlannedRun(
-        "grpo-or", "grpo", 300, 6000, 100, 108, False, stages, evaluations=3, calls=108 + 2
+        "grpo-or", "grpo", 300, 600, 6000, 100, 108, False, stages, evaluations=3, calls=108 + 2
     )
 
 
