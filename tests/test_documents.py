@@ -18,6 +18,8 @@ import typer
 import yaml
 
 from flows.commands.cli import app
+from turnwise.credit import ESTIMATORS
+from turnwise.policy.learner.losses import LOSSES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -201,3 +203,10 @@ def test_the_package_the_changelog_and_the_citation_tell_one_version_and_one_lic
     assert newest[1] == citation["version"] == project["version"]
     assert citation["license"] == project["license"] == "Apache-2.0"
     assert "Apache License\n                           Version 2.0" in (ROOT / "LICENSE").read_text()
+
+
+def test_the_readme_counts_the_rules_and_the_losses_and_those_that_are_compared_with_others_code() -> None:
+    compared = "".join(path.read_text() for path in (ROOT / "tests" / "parity").glob("test_*.py"))
+    rules, losses = ([name for name in known if f'"{name}"' in compared] for known in (ESTIMATORS, LOSSES))
+    told = f"Of {len(ESTIMATORS)} rules and {len(LOSSES)} losses here {len(rules)} and {len(losses)} agree with verl's"
+    assert told in (ROOT / "README.md").read_text()
