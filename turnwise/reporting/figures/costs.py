@@ -14,6 +14,7 @@ from turnwise.reporting.figures.drawing import (
     Figure,
     LineStyle,
     axes_of,
+    draw_band,
     file_name,
     handle,
     legend_below,
@@ -44,20 +45,7 @@ def _cost_figure(costs: Costs, axis: str, place: int, look: dict[str, LineStyle]
     def draw(legend: bool) -> Drawing:
         drawing, axes = axes_of(4.8, 2.7)
         for name, rows in bands.items():
-            style, spent = look[name], [row[0] for row in rows]
-            axes.fill_between(
-                spent, [row[2] for row in rows], [row[3] for row in rows], color=style.colour, alpha=0.16, linewidth=0
-            )
-            axes.plot(
-                spent,
-                [row[1] for row in rows],
-                color=style.colour,
-                dashes=style.dashes,
-                linewidth=1.6,
-                marker=style.marker,
-                markersize=4,
-                markevery=max(1, len(rows) // 8),
-            )
+            draw_band(axes, rows, look[name])
         if written is not None:
             axes.axvline(written.amount, color=GREY, dashes=(5, 3), linewidth=1.1, zorder=1)
         axes.set_title(wrapped(f"{costs.metric}, sampled"))

@@ -126,6 +126,23 @@ def axes_of(width: float, height: float) -> tuple[Drawing, Axes]:
     return drawing, axes
 
 
+def draw_band(axes: Axes, rows: Sequence[tuple[float, float, float, float]], style: LineStyle) -> None:
+    """Draw (place, mean, lowest, highest) of one variant: a line, and a band where the seeds differ."""
+    places, means, low, high = ([row[column] for row in rows] for column in range(4))
+    if low != high:
+        axes.fill_between(places, low, high, color=style.colour, alpha=0.16, linewidth=0)
+    axes.plot(
+        places,
+        means,
+        color=style.colour,
+        dashes=style.dashes,
+        linewidth=1.6,
+        marker=style.marker,
+        markersize=4,
+        markevery=max(1, len(rows) // 8),
+    )
+
+
 def handle(name: str, style: LineStyle) -> Line2D:
     """The legend entry of a variant."""
     return Line2D(

@@ -14,7 +14,17 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.reporting.figures.drawing import GREY, Figure, LineStyle, file_name, handle, legend_below, styles, wrapped
+from turnwise.reporting.figures.drawing import (
+    GREY,
+    Figure,
+    LineStyle,
+    draw_band,
+    file_name,
+    handle,
+    legend_below,
+    styles,
+    wrapped,
+)
 from turnwise.reporting.formatting import heading
 from turnwise.results.report_data import SHARE, Curve, ReportData
 
@@ -170,23 +180,9 @@ def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle, ended: Co
     `ended` are the seeds whose runs were ended early: their curves end with a cross, and what goes on is drawn by run.
     """
     rows = band(seeds)
-    iterations = [row[0] for row in rows]
-    if len(seeds) > 1:
-        low, high = [row[2] for row in rows], [row[3] for row in rows]
-        axes.fill_between(iterations, low, high, color=style.colour, alpha=0.16, linewidth=0)
-    axes.plot(
-        iterations,
-        [row[1] for row in rows],
-        color=style.colour,
-        dashes=style.dashes,
-        linewidth=1.6,
-        marker=style.marker,
-        markersize=4,
-        markevery=max(1, len(rows) // 8),
-    )
-
+    draw_band(axes, rows, style)
     if ended:
-        _draw_ends(axes, seeds, style, ended, iterations[-1] if iterations else 0)
+        _draw_ends(axes, seeds, style, ended, rows[-1][0] if rows else 0)
 
 
 def _draw_ends(axes: Axes, seeds: Sequence[Curve], style: LineStyle, ended: Collection[int], shared: int) -> None:
