@@ -80,7 +80,8 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
     computed = [
         (each.call.stage, each.call.label) for each in heard if each.kind == "finished" and not each.call.cached
     ]
-    assert len(computed) == len(set(computed)), "nothing that had ended is computed again: the loss costs one stage"
+    # A stage reports its end before Prefect records its result: the kill may fall between the two.
+    assert len(computed) - len(set(computed)) <= 1, "no result that was recorded is computed again"
     assert process_note(first.report) == " of 2 processes"
     repeated = compared(tiny(), tmp_path, processes=2)
     planned = plan_ablation(tiny())
