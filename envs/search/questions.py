@@ -24,7 +24,7 @@ from itertools import islice
 from operator import itemgetter
 
 from envs.search.corpus import corpus
-from envs.search.facts import CITY_RELATIONS, COUNTRY_RELATIONS, DATA, PHRASES, Fact, facts
+from envs.search.facts import CITY_RELATIONS, COUNTRY_RELATIONS, DATA, PHRASES, READABLE, Fact, facts
 from envs.search.words import holds, normalise
 from turnwise import seeding
 from turnwise.world import SPLITS, Split
@@ -132,18 +132,24 @@ def questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
 
 @functools.cache
 def _questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
-    return {split: tuple(_answerable_questions(hops, split)) for split in SPLITS}
+    return {split: tuple(_drawn(hops, split, tuple(PHRASES), READABLE)) for split in SPLITS}
 
 
-def draw(hops: int, split: Split) -> Iterator[Question]:
-    """The questions of a split with this number of hops in a seeded order, each found when it is asked for."""
+def draw(hops: int, split: Split, relations: tuple[str, ...], longest_name: int) -> Iterator[Question]:
+    """The questions of a split with this number of hops in a seeded order, each found when it is asked for.
+
+    Only those whose last relation is one of `relations`, on entities of at most `longest_name` characters. What is left
+    out changes neither the order of the others nor which of them are asked.
+    """
     with _building:
-        _ordered(hops)
-    return _answerable_questions(hops, split)
+        _ordered(hops, relations)
+    return _drawn(hops, split, relations, longest_name)
 
 
-def _answerable_questions(hops: int, split: Split) -> Iterator[Question]:
-    return (Question(chain) for chains, chain in _ordered(hops)[split] if chains.ask(chain))
+def _drawn(hops: int, split: Split, relations: tuple[str, ...], longest_name: int) -> Iterator[Question]:
+    for chains, chain in _ordered(hops, relations)[split]:
+        if len(chain[0].entity) <= longest_name and chains.ask(chain):
+            yield Question(chain)
 
 
 class _Chains:
@@ -182,12 +188,15 @@ class _Chains:
         return not any(holds(text, alias) for alias in chain[-1].aliases) and not _has_a_shortcut(chain)
 
 
+_chains_along = functools.cache(_Chains)
+
+
 @functools.cache
-def _ordered(hops: int) -> Mapping[Split, list[tuple[_Chains, tuple[Fact, ...]]]]:
-    """Every chain of readable names, by split, in a seeded order."""
+def _ordered(hops: int, relations: tuple[str, ...]) -> Mapping[Split, list[tuple[_Chains, tuple[Fact, ...]]]]:
+    """Every chain of readable names that ends in one of these relations, by split, in a seeded order."""
     of_split: dict[Split, list[tuple[int, _Chains, tuple[Fact, ...]]]] = {split: [] for split in SPLITS}
     order = seeding.derivation(0, "search order")
-    for chains in map(_Chains, CHAINS[hops]):
+    for chains in [_chains_along(each) for each in CHAINS[hops] if each[-1] in relations]:
         for chain in chains.all:
             entity = chain[0].entity
             of_split[split_of(entity)].append((order(f"{FAMILY}{entity}:{chains.name}"), chains, chain))

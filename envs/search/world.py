@@ -147,9 +147,7 @@ class Search(World):
 
     def _answerable(self, hops: int, split: Split) -> Iterator[Question]:
         """Questions whose facts the oracle's queries find, a share of them with the facts stated."""
-        for question in draw(hops, split):
-            if len(question.entity) > self.longest_name or question.final.relation not in self.relations:
-                continue
+        for question in draw(hops, split, self.relations, self.longest_name):
             if all(corpus().rank(fact) <= self.passages for fact in question.facts):
                 yield Question(question.facts, stated=_uniform(question) < self.needless_share)
 

@@ -9,7 +9,7 @@ import pytest
 
 from envs.search import Search
 from envs.search.corpus import corpus
-from envs.search.questions import CHAINS, FAMILY, find, questions, split_of
+from envs.search.questions import CHAINS, FAMILY, draw, find, questions, split_of
 from envs.search.words import holds, normalise
 from turnwise.world import SPLITS, Task, make_world, world_class
 
@@ -207,3 +207,10 @@ def test_task_sets_and_episodes_do_not_depend_on_the_hash_seed_and_nothing_is_pr
     here = capsys.readouterr()
     assert here.err == other.stderr == ""
     assert here.out == other.stdout and len(here.out.strip()) == 64
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_narrowing_a_draw_leaves_the_other_questions_as_they_are_and_in_their_order(hops: int) -> None:
+    narrowed = draw(hops, "test", ("currency", "domain"), 9)
+    asked = [each for each in questions(hops)["test"] if each.final.relation in ("currency", "domain")]
+    assert list(narrowed) == [each for each in asked if len(each.entity) <= 9] != []
