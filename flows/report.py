@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tasks.calls import Call, call
-from tasks.report.report import ReportedRun, ReportParameters, report
+from tasks.report.report import report
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
+from turnwise.results.report import ReportedRun, ReportParameters
 from turnwise.store import Reference
 from turnwise.training_runs.iteration_stages import plotted_measures
 from turnwise.training_runs.state import Run

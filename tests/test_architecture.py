@@ -34,7 +34,7 @@ ROOMS: Mapping[str, set[str]] = {
     "curriculum": {"config", "data"},
     "health": {"config", "data", "statistics", "credit", "policy", "curriculum"},
     "agent": {"config", "data", "credit", "policy", "store"},
-    "results": {"config", "data", "statistics", "store"},
+    "results": {"config", "data", "health", "policy", "statistics", "store"},
     "checking": {"agent", "config", "credit", "data", "statistics", "store"},
     "tracking": {"config", "data", "store"},
     "reporting": {"checking", "config", "data", "results", "statistics", "store", "tracking"},

@@ -13,7 +13,7 @@
 
 Values are computed as in the report: see `turnwise.results.cells` and `turnwise.statistics.verdict`.
 
-This stays above `tasks`: what runs cost is counted as the stage `report` counts it.
+This stays above `tasks`: what a rollout cost is counted in its files, which may have to be made again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from tasks.report import history
+from tasks.restoring import opened
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
 from turnwise.reporting.data.tables import COUNTS, SECONDS
+from turnwise.results import history
 from turnwise.results.cells import WARM_START, cell, column_of, table_columns
 from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison, Judgement
@@ -272,7 +273,7 @@ def _answer_cost(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
         return None
     counts = dict(COUNTS)
     if cost in counts:
-        (work,) = history.work([_history(run) for run in own])
+        (work,) = history.work([_history(run) for run in own], opened)
         value = float(counts[cost](work))
     else:
         value = recorded_seconds(own)[cost.removesuffix(SECONDS)]

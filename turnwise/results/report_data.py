@@ -15,6 +15,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from turnwise.config.schema import Section
 from turnwise.data.trajectory import Trajectory
 from turnwise.results.outcomes import Outcomes, VariantWork
 from turnwise.statistics import Interval, Judgement
@@ -62,6 +63,17 @@ class Row:
     kind: RowKind
     cells: dict[str, Interval | None]
     note: str = ""
+
+
+class Measure(Section):
+    """A metric of an iteration's artifact that the report plots over iterations."""
+
+    topic: str
+    """The heading of the figures that it stands among."""
+    artifact: str
+    metric: str
+    heading: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,26 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from turnwise.config.schema import Section
 from turnwise.credit.batch import RESCORED
 from turnwise.health.monitors import OF_PROBE
-from turnwise.results.report_data import SHARE
+from turnwise.results.report_data import SHARE, Measure
 from turnwise.statistics.curves import Spending
 from turnwise.store import Reference
 from turnwise.training_runs.state import Iteration
 
 NATS = "nats per token"
-
-
-class Measure(Section):
-    """A metric of an iteration's artifact that the report plots over iterations."""
-
-    topic: str
-    """The heading of the figures that it stands among."""
-    artifact: str
-    metric: str
-    heading: str
-    unit: str = ""
 
 
 @dataclass(frozen=True)

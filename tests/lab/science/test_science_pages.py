@@ -8,10 +8,10 @@ import pytest
 from lab.science.claims import CLAIMS, COMPARING, known_claims, read_claims
 from lab.science.tuning import best_rates, tried_rates
 from lab.science.write_page import PAGES, draw_page, experiment_of, records
-from tasks.report.history import AT_LIMIT, LIMIT
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.figures.drawing import Figure
+from turnwise.results.history import AT_LIMIT, LIMIT
 from turnwise.results.report_data import Curve, ReportData
 from turnwise.training_runs.iteration_stages import plotted_measures
 

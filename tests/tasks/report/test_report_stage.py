@@ -9,15 +9,15 @@ import pytest
 from stage_samples import Small, rewarded, trajectory, turn
 
 from tasks.credit.credit import CreditParameters, credit
-from tasks.report.history import Measure
-from tasks.report.report import ReportedRun, ReportParameters, report
+from tasks.report.report import report
 from turnwise.config.schema import Credit, RewardSection, WorldSection
 from turnwise.data.evaluations import read_evaluation
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.results import cells
-from turnwise.results.report_data import ReportData
+from turnwise.results.report import ReportedRun, ReportParameters
+from turnwise.results.report_data import Measure, ReportData
 from turnwise.store import Reference, default_store
 from turnwise.training_runs.results import read_report
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.report.report import lost_note
+from turnwise.results.report import lost_note
 
 
 def test_lost_test_episodes_are_told_by_policy() -> None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from tasks.health.health import read_health
-from tasks.restoring import opened
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
 from turnwise.results.outcomes import VariantWork
-from turnwise.results.report_data import SHARE, AlarmRaised, Curve, Endings
+from turnwise.results.report_data import SHARE, AlarmRaised, Curve, Endings, Measure
 from turnwise.store import Reference, default_store
-from turnwise.training_runs.iteration_stages import Measure
+
+if TYPE_CHECKING:
+    from turnwise.health.alarms import AlarmRecord
+
+
+Opener = Callable[[Reference], Path]
+"""Opens an artifact: gives its folder, in which pruned files are made again first."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,8 @@ class RunHistory:
 
     def series(self, artifact: str, metric: str) -> list[tuple[int, float]]:
         """(iteration, value) of a metric of an artifact, for the iterations that have it; iterations count from 1."""
-        found = ((number, self._metrics(made, artifact)) for number, made in enumerate(self.iterations, start=1))
-        return [(number, metrics[metric]) for number, metrics in found if metric in metrics]
+        by_number = ((number, self._metrics(made, artifact)) for number, made in enumerate(self.iterations, start=1))
+        return [(number, metrics[metric]) for number, metrics in by_number if metric in metrics]
 
     def metrics(self, artifact: str) -> list[str]:
         """The names of an artifact's metrics over all iterations, in order of first appearance."""
@@ -89,20 +94,20 @@ def _rewards(runs: Sequence[RunHistory]) -> list[Measure]:
 
 def _curves(measure: Measure, runs: Sequence[RunHistory]) -> list[Curve]:
     """The curves of a measure, of each run that has it; none if it is 0 everywhere."""
-    found = [(run, run.series(measure.artifact, measure.metric)) for run in runs]
-    if not any(value != 0.0 for _, points in found for _, value in points):
+    series = [(run, run.series(measure.artifact, measure.metric)) for run in runs]
+    if not any(value != 0.0 for _, points in series for _, value in points):
         return []
     name = f"{measure.artifact}/{measure.metric}"
     return [
         Curve(name, measure.heading, run.variant, run.seed, points, measure.unit, measure.topic)
-        for run, points in found
+        for run, points in series
         if points
     ]
 
 
 def endings(runs: Sequence[RunHistory]) -> list[Endings]:
     """How training episodes ended: shares by iteration, per variant the mean over its runs that reached it."""
-    found_endings = []
+    by_variant = []
     for variant in dict.fromkeys(run.variant for run in runs):
         shares = {}
         for ending in Ending:
@@ -110,32 +115,31 @@ def endings(runs: Sequence[RunHistory]) -> list[Endings]:
             for run in runs:
                 for number, value in run.series("rollout", f"ending/{ending}") if run.variant == variant else ():
                     values.setdefault(number, []).append(value)
-            if any(any(found) for found in values.values()):
-                shares[ending.value] = [(number, sum(found) / len(found)) for number, found in sorted(values.items())]
-        found_endings.append(Endings(variant, shares))
-    return found_endings
+            if any(map(any, values.values())):
+                shares[ending.value] = [(number, sum(each) / len(each)) for number, each in sorted(values.items())]
+        by_variant.append(Endings(variant, shares))
+    return by_variant
 
 
-def alarms(runs: Sequence[RunHistory]) -> list[AlarmRaised]:
-    """All alarms that were raised, run by run."""
+def alarms(runs: Sequence[RunHistory], records: Sequence[Sequence[AlarmRecord]]) -> list[AlarmRaised]:
+    """All alarms that were raised, run by run; `records` has per run those of its iterations."""
     return [
-        AlarmRaised(run.variant, run.seed, alarm.iteration, words, alarm.response)
-        for run in runs
-        for made in run.iterations
-        for alarm in [read_health(made["health"]).alarm]
-        for words in alarm.raised.values()
+        AlarmRaised(run.variant, run.seed, record.iteration, words, record.response)
+        for run, of_run in zip(runs, records, strict=True)
+        for record in of_run
+        for words in record.raised.values()
     ]
 
 
-def work(runs: Sequence[RunHistory]) -> list[VariantWork]:
-    """The work of each variant's runs, in episodes, turns and tokens."""
+def work(runs: Sequence[RunHistory], opened: Opener) -> list[VariantWork]:
+    """The work of each variant's runs, in episodes, turns and tokens; `opened` gives the folder of a rollout."""
     return [
-        work_of(variant, [run for run in runs if run.variant == variant])
+        work_of(variant, [run for run in runs if run.variant == variant], opened)
         for variant in dict.fromkeys(run.variant for run in runs)
     ]
 
 
-def work_of(name: str, runs: Sequence[RunHistory]) -> VariantWork:
+def work_of(name: str, runs: Sequence[RunHistory], opened: Opener) -> VariantWork:
     """The work of these runs together, under the name of their variant or a name of their own."""
     played = [_count(opened(made["rollout"])) for run in runs for made in run.iterations]
     folders = [default_store().folder(made) for run in runs for made in run.evaluations]
