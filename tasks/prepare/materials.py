@@ -25,6 +25,7 @@ from turnwise.policy.gguf_sources import gguf_here, known_gguf
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.policy.weight_files import require_finite_weights
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
 from turnwise.training_runs.state import TaskSetParameters
@@ -188,7 +189,9 @@ def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference, label:
             )
             draft.metrics["parameters"] = count
         elif parameters.pretrained is not None:
-            for path in model_files(pretrained_folder(parameters.pretrained)):
+            folder = pretrained_folder(parameters.pretrained)
+            require_finite_weights(folder)
+            for path in model_files(folder):
                 shutil.copyfile(path, draft.folder / path.name)
             require_unchanged(parameters.pretrained)
     return draft.reference

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.weight_files import require_fitting_weights, require_weights_form
+from turnwise.policy.weight_files import require_finite_weights, require_fitting_weights, require_weights_form
 
 MakePolicy = Callable[..., Path]
 Tensors = dict[str, torch.Tensor]
@@ -31,7 +31,7 @@ WEIGHTS = "model.safetensors"
 
 
 def refused(folder: Path, ask: Callable[..., None] = require_fitting_weights) -> str:
-    arguments = (folder,) if ask is require_fitting_weights else (folder, str(folder))
+    arguments = (folder, str(folder)) if ask is require_weights_form else (folder,)
     with pytest.raises(ConfigurationError) as caught:
         ask(*arguments)
     said = str(caught.value)
@@ -130,6 +130,17 @@ def test_quantised_weights_are_refused(make_policy: MakePolicy) -> None:
         return {name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items()}
 
     assert "is F8_E4M3, of quantised weights" in refused(rewrite(make_policy(0), eight_bits))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_weight_that_is_no_finite_number_is_refused_and_named(make_policy: MakePolicy, value: float) -> None:
+    def spoil(tensors: Tensors) -> Tensors:
+        tensors["model.norm.weight"][1] = value
+        return tensors
+
+    folder = make_policy(0)
+    require_finite_weights(folder)
+    assert "model.norm.weight has some that are not a number" in refused(rewrite(folder, spoil), require_finite_weights)
 
 
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])

@@ -181,6 +181,22 @@ def require_fitting_weights(folder: Path) -> None:
     _require_equal(folder, FAMILIES[values["model_type"]].architecture, shapes, expected)
 
 
+def require_finite_weights(folder: Path) -> None:
+    """Raise ConfigurationError where a weight of the folder is not a number, or infinite. Every file is read."""
+    import torch
+    from safetensors import safe_open
+
+    for file in _weight_files(folder):
+        with safe_open(file, framework="pt") as opened:
+            for name in list(opened.keys()):
+                tensor = opened.get_tensor(name)
+                if tensor.numel() and not torch.stack(torch.aminmax(tensor)).isfinite().all():
+                    raise ConfigurationError(
+                        f"policy.model {folder} must hold finite weights; {name} has some that are not a number or are "
+                        "infinite: it was saved from a training that had failed, or is damaged; choose an earlier one"
+                    )
+
+
 def _require_language_model(folder: Path, values: Mapping[str, Any]) -> None:
     if "quantization_config" in values:
         method = (values["quantization_config"] or {}).get("quant_method", "some method")
