@@ -16,7 +16,7 @@ from turnwise.checking.named_subjects import kind_of
 from turnwise.credit import ESTIMATORS, CreditBatch, Estimator
 from turnwise.data.arrays import Ragged
 from turnwise.data.trajectory import Trajectory
-from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.errors import ConfigurationError, RewardMissing, TurnwiseError
 
 HERE = __name__
 
@@ -61,6 +61,18 @@ def counting(trajectory: Trajectory) -> float:
 
 
 counted: list[int] = []
+
+
+def missing_of_even_groups(trajectory: Trajectory) -> float:
+    """One that cannot be known of half of the groups."""
+    if trajectory.group % 2 == 0:
+        raise RewardMissing("the judge is away")
+    return 1.0
+
+
+def always_missing(trajectory: Trajectory) -> float:
+    """One that can never be known."""
+    raise RewardMissing("the judge is away")
 
 
 def fragile(trajectory: Trajectory) -> float:
@@ -122,6 +134,14 @@ def test_rewards_are_checked_on_episodes_of_every_kind() -> None:
     (first, *_) = check_reward(f"{HERE}:fragile").failed
     assert f"({__file__}:" in first.found
     assert first.name == "every episode has a number" and "raised ZeroDivisionError" in first.found
+
+
+def test_a_reward_may_be_missing_of_some_episodes_and_not_of_all() -> None:
+    sometimes = check_reward(f"{HERE}:missing_of_even_groups")
+    assert sometimes.passed
+    assert "3 episodes, one number per episode, 1 to 1; 4 lost, whose reward is missing" in str(sometimes.checks)
+    (first, *_) = check_reward(f"{HERE}:always_missing").failed
+    assert "a reward must be determined; of 7 episodes" in first.found
 
 
 def test_a_name_tells_what_it_is() -> None:

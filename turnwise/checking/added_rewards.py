@@ -1,8 +1,8 @@
 """`check_reward`: whether a reward of one's own keeps the contract of `turnwise.agent.added_rewards`.
 
 It is called on episodes that end in every way there is, with replies that could not be read, with plans and summaries,
-several attempts, and text of every kind. It must answer each with one finite number, or one per turn, be a function of
-the episode alone, and leave the episode as it is.
+several attempts, and text of every kind. It must answer each with one finite number, or one per turn, or say that the
+reward is missing, though not of all; be a function of the episode alone; and leave the episode as it is.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class CheckedReward:
         endings = (ending for ending in Ending if ending is not Ending.WORLD_LOST)
         return [*(_episode(number, ending) for number, ending in enumerate(endings)), _episode_with_thoughts()]
 
-    def given(self, episodes: list[Trajectory]) -> list[list[float | None]]:
-        """The reward of each turn of these episodes, None where it has none; fewer episodes where some were lost."""
+    def given(self, episodes: list[Trajectory]) -> dict[str, list[float | None]]:
+        """The reward of each turn, None where it has none, by the id of the task; without episodes that were lost."""
         played = with_added_rewards(RolloutResult(episodes, []), {REWARD: self.section})
-        if played.lost:
+        if not played.trajectories:
             raise Broken(f"a reward must be determined; of {len(episodes)} episodes {played.lost[0].reason}")
-        return [[turn.rewards.get(REWARD) for turn in each.turns] for each in played.trajectories]
+        return {each.task.id: [turn.rewards.get(REWARD) for turn in each.turns] for each in played.trajectories}
 
 
 def check_reward(name: str, options: Mapping[str, Any] | None = None) -> CheckReport:
@@ -87,11 +87,14 @@ def declares_itself(reward: CheckedReward) -> str:
 
 
 def numbers_are_given(reward: CheckedReward) -> str:
-    """Check that each episode gets one finite number, or one per turn."""
+    """Check that each episode gets one finite number, or one per turn, unless the function says that it is missing."""
     given = reward.given(reward.episodes)
-    per_turn = any(value is not None for row in given for value in row[:-1])
-    values = sorted({value for row in given for value in row if value is not None})
-    return f"{len(given)} episodes, one number per {'turn' if per_turn else 'episode'}, {values[0]:g} to {values[-1]:g}"
+    per_turn = any(value is not None for row in given.values() for value in row[:-1])
+    values = sorted({value for row in given.values() for value in row if value is not None})
+    lost = len(reward.episodes) - len(given)
+    missing = f"; {lost} lost, whose reward is missing" if lost else ""
+    kind = "turn" if per_turn else "episode"
+    return f"{len(given)} episodes, one number per {kind}, {values[0]:g} to {values[-1]:g}{missing}"
 
 
 def reward_repeats(reward: CheckedReward) -> str:
@@ -103,7 +106,7 @@ def reward_repeats(reward: CheckedReward) -> str:
 
 def order_does_not_matter(reward: CheckedReward) -> str:
     """Check that what an episode gets does not depend on those before it."""
-    if reward.given(reward.episodes) != reward.given(reward.episodes[::-1])[::-1]:
+    if reward.given(reward.episodes) != reward.given(reward.episodes[::-1]):
         raise Broken("a reward must be a function of the episode; in another order of episodes it gave others")
     return f"{len(reward.episodes)} episodes, the last first"
 
