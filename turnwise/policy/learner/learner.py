@@ -153,9 +153,8 @@ def objective(
     temperature; `entropy` needs a gradient only where it has a coefficient. `from_teacher`: the divergences
     D_t, [replies], for settings with distillation.
     """
-    everywhere = torch.ones_like(tokens.engine, dtype=torch.bool)
     policy = LOSSES[settings.loss](
-        log_probabilities, tokens.behaviour, tokens.advantages, everywhere, tokens.sequence, **settings.loss_arguments
+        log_probabilities, tokens.behaviour, tokens.advantages, tokens.sequence, **settings.loss_arguments
     )
     further: dict[str, float] = {}
     policy_loss = policy.loss if tokens.importance is None else policy.loss * tokens.importance
@@ -191,8 +190,7 @@ def objective(
 
 def off_policy(log_probabilities: torch.Tensor, tokens: ReplyTokens, bound: float) -> torch.Tensor:
     """Whether each token has a negative advantage in a sequence that the policy has moved away from, [replies]."""
-    everywhere = torch.ones_like(tokens.engine, dtype=torch.bool)
-    away = sequence_mean(tokens.engine - log_probabilities, everywhere, tokens.sequence)
+    away = sequence_mean(tokens.engine - log_probabilities, tokens.sequence)
     return (tokens.advantages < 0) & (away > bound)
 
 

@@ -37,8 +37,10 @@ paper and what differs from it.
 log r_t is clamped to [-20, 20], as in verl, SkyRL and OpenRLHF (none of the papers says so): exp(20) is 5e8, and beyond
 exp(88) float32 knows only infinity, which a clip multiplies by zero. A ratio that is further off has no gradient.
 
-All take the same five tensors, so that they are interchangeable; only those with a ratio of the sequence read
-`sequence`. The loss is returned per token; `turnwise.policy.learner.update` says how tokens are averaged.
+All take the same tensors, [replies], one number per reply token of a micro-batch, so that they are interchangeable: log
+pi and log mu, in nats, of the distribution that was sampled from, temperature included; the advantages; and the index
+of the token's sequence, 0 or more, of which all reply tokens are there. Only log pi gets a gradient. The loss is
+returned per token; `turnwise.policy.learner.update` says how tokens are averaged.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ from turnwise.config.quantities import NotNegative, Positive
 from turnwise.policy.divergence import LARGEST_LOG_RATIO
 
 if TYPE_CHECKING:  # The configuration imports the losses for their names, and importing torch takes seconds.
-    import torch
+    from torch import Tensor
 
 Probability = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
 SMALLEST_LOG_SEQUENCE_RATIO = math.log(1e-8)
@@ -67,96 +69,76 @@ _SMALL = 1e-8
 class TokenLoss:
     """A loss per token, with the values for its metrics. All tensors have the inputs' shape."""
 
-    loss: torch.Tensor
-    """0 where the mask is 0."""
-    ratio: torch.Tensor
-    """pi / mu, of the token or, where the loss has that, of its sequence; 1 where the mask is 0. Detached."""
-    clipped_low: torch.Tensor
+    loss: Tensor
+    ratio: Tensor
+    """pi / mu, of the token or, where the loss has that, of its sequence. Detached."""
+    clipped_low: Tensor
     """Boolean: true where the lower clip changed the gradient."""
-    clipped_high: torch.Tensor
+    clipped_high: Tensor
     """Boolean: true where the upper clip changed the gradient."""
-    dual_clipped: torch.Tensor
+    dual_clipped: Tensor
     """Boolean: true where the dual clip stopped the gradient."""
-    divergence: torch.Tensor
-    """Schulman's estimate of KL(mu || pi), in nats: r - 1 - log r of the token, never negative; 0 where the mask is 0.
+    divergence: Tensor
+    """Schulman's estimate of KL(mu || pi), in nats: r - 1 - log r of the token, never negative.
     Detached."""
 
 
 def token_loss(
-    loss: torch.Tensor,
-    log_ratio: torch.Tensor,
-    mask: torch.Tensor,
+    loss: Tensor,
+    log_ratio: Tensor,
     *,
-    ratio: torch.Tensor | None = None,
-    clipped_low: torch.Tensor | None = None,
-    clipped_high: torch.Tensor | None = None,
-    dual_clipped: torch.Tensor | None = None,
+    ratio: Tensor | None = None,
+    clipped_low: Tensor | None = None,
+    clipped_high: Tensor | None = None,
+    dual_clipped: Tensor | None = None,
 ) -> TokenLoss:
-    """The result of a loss: `loss` where the mask is true; clips that are None never were.
+    """The result of a loss; clips that are None never were.
 
-    `log_ratio` is the token's, from `masked_log_ratio`; `ratio` is what the loss used, by default the token's.
+    `log_ratio` is the token's, from `clamped_log_ratio`; `ratio` is what the loss used, by default the token's.
     """
-    fixed, nowhere = log_ratio.detach(), mask.new_zeros(mask.shape)
+    fixed = log_ratio.detach()
+    nowhere = fixed.new_zeros(fixed.shape).bool()
     return TokenLoss(
-        loss=loss.masked_fill(~mask, 0.0),
+        loss=loss,
         ratio=fixed.exp() if ratio is None else ratio.detach(),
-        clipped_low=nowhere if clipped_low is None else mask & clipped_low,
-        clipped_high=nowhere if clipped_high is None else mask & clipped_high,
-        dual_clipped=nowhere if dual_clipped is None else mask & dual_clipped,
+        clipped_low=nowhere if clipped_low is None else clipped_low,
+        clipped_high=nowhere if clipped_high is None else clipped_high,
+        dual_clipped=nowhere if dual_clipped is None else dual_clipped,
         divergence=fixed.exp() - 1.0 - fixed,
     )
 
 
-def masked_log_ratio(
-    log_probabilities: torch.Tensor, behaviour_log_probabilities: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    """The log ratio, log r_t, clamped; 0 where the mask is 0, whatever the inputs hold there."""
-    log_ratio = (log_probabilities - behaviour_log_probabilities).masked_fill(~mask, 0.0)
-    return log_ratio.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+def clamped_log_ratio(log_pi: Tensor, log_mu: Tensor) -> Tensor:
+    """The log ratio, log r_t, within [-20, 20]."""
+    return (log_pi - log_mu).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
-def sequence_sum(values: torch.Tensor, sequence: torch.Tensor) -> torch.Tensor:
-    """For every token, the sum of `values` over its sequence's reply tokens; `values` must be 0 at other tokens."""
+def sequence_sum(values: Tensor, sequence: Tensor) -> Tensor:
+    """For every token, the sum of `values` over the reply tokens of its sequence."""
     if not len(sequence):  # a micro-batch without a reply token
         return values
-    places = sequence.flatten()
-    nothing = values.new_zeros(int(places.max()) + 1)
-    return nothing.index_add(0, places, values.flatten())[sequence]
+    return values.new_zeros(int(sequence.max()) + 1).index_add(0, sequence, values)[sequence]
 
 
-def sequence_mean(values: torch.Tensor, mask: torch.Tensor, sequence: torch.Tensor) -> torch.Tensor:
-    """For every token, the mean of `values` over its sequence's reply tokens; `values` must be 0 at other tokens."""
-    if not len(sequence):
-        return values
-    places = sequence.flatten()
-    nothing = values.new_zeros(int(places.max()) + 1)
-    totals = nothing.index_add(0, places, values.flatten())
-    counts = nothing.index_add(0, places, mask.flatten().to(values.dtype))
-    return (totals / counts.clamp(min=1.0))[sequence]
+def sequence_mean(values: Tensor, sequence: Tensor) -> Tensor:
+    """For every token, the mean of `values` over the reply tokens of its sequence."""
+    return sequence_sum(values, sequence) / sequence_sum(values.new_ones(values.shape), sequence)
 
 
-def importance_sampling_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
-) -> TokenLoss:
-    """The surrogate of PPO without its clip. Tensors as for `clipped_policy_loss`.
+def importance_sampling_loss(log_pi: Tensor, log_mu: Tensor, advantages: Tensor, sequence: Tensor) -> TokenLoss:
+    """The surrogate of PPO without its clip.
 
     L_t = -r_t A_t
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask)
-    return token_loss(-(log_ratio.exp() * advantages), log_ratio, mask)
+    log_ratio = clamped_log_ratio(log_pi, log_mu)
+    return token_loss(-(log_ratio.exp() * advantages), log_ratio)
 
 
 def clipped_policy_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
@@ -171,21 +153,16 @@ def clipped_policy_loss(
     so that a token with a negative advantage that has become much likelier since it was sampled has no gradient of
     unbounded size. What differs from the papers: the two clips are separate numbers (DAPO's clip-higher, arXiv
     2503.14476, equation 10).
-
-    All tensors have one shape (any); `mask` is true on reply tokens. Log-probabilities are in nats and of the
-    distribution that was sampled from, temperature included. Only `log_probabilities` receives a gradient.
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask)
-    return _clipped_surrogate(log_ratio, log_ratio, advantages, mask, clip_low, clip_high, dual_clip)
+    log_ratio = clamped_log_ratio(log_pi, log_mu)
+    return _clipped_surrogate(log_ratio.exp(), log_ratio, advantages, clip_low, clip_high, dual_clip)
 
 
 def sequence_ratio_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     clip_low: float = 3e-4,
     clip_high: float = 4e-4,
@@ -201,23 +178,17 @@ def sequence_ratio_loss(
     What differs from the paper's main form, which has s itself in place of s_t: an advantage that differs between the
     turns of a trajectory reaches its own tokens. Where all advantages of a sequence are equal, and its tokens weigh
     alike, the two forms have the same value and the same gradient.
-
-    Tensors as for `clipped_policy_loss`. `sequence` is the index of each token's sequence, 0 or more; the tensors must
-    hold all reply tokens of a sequence, since s is a mean over them.
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask)
-    mean = sequence_mean(log_ratio.detach(), mask, sequence)
-    log_sequence_ratio = ((log_ratio - log_ratio.detach()) + mean).masked_fill(~mask, 0.0)
-    return _clipped_surrogate(log_sequence_ratio, log_ratio, advantages, mask, clip_low, clip_high, None)
+    log_ratio = clamped_log_ratio(log_pi, log_mu)
+    ratio = _mean_in_value(log_ratio, sequence).exp()
+    return _clipped_surrogate(ratio, log_ratio, advantages, clip_low, clip_high, None)
 
 
 def geometric_mean_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     clip_low: float = 0.4,
     clip_high: float = 0.4,
@@ -233,19 +204,16 @@ def geometric_mean_loss(
 
     What differs: the paper has one advantage a sequence, and verl takes the mean of the tokens' for it; here, as in
     `sequence_ratio_loss`, an advantage that differs between turns reaches its own tokens. Where all advantages of a
-    sequence are equal the value and the gradient are the paper's. Tensors as for `sequence_ratio_loss`.
+    sequence are equal the value and the gradient are the paper's.
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask)
+    log_ratio = clamped_log_ratio(log_pi, log_mu)
     sign = advantages.sign()
     own = sign * (sign * log_ratio).minimum(sign * log_ratio.clamp(-clip_low, clip_high))
-    mean = sequence_mean(own.detach().masked_fill(~mask, 0.0), mask, sequence)
-    weight = ((own - own.detach()) + mean).masked_fill(~mask, 0.0).exp()
+    weight = _mean_in_value(own, sequence).exp()
     fixed = log_ratio.detach()
     return token_loss(
         -(weight * advantages),
         log_ratio,
-        mask,
         ratio=weight,
         clipped_low=(advantages < 0) & (fixed < -clip_low),
         clipped_high=(advantages > 0) & (fixed > clip_high),
@@ -253,11 +221,10 @@ def geometric_mean_loss(
 
 
 def soft_gate_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     temperature_positive: Positive = 1.0,
     temperature_negative: Positive = 1.05,
@@ -268,75 +235,58 @@ def soft_gate_loss(
 
     sigma is the logistic function. The gradient is that of the policy times 4 sigma (1 - sigma) r_t, which is 1 at
     r_t = 1 and falls smoothly on both sides, faster for the higher temperature: tokens that are pushed down are less
-    stable. Temperatures are the paper's, as in verl, TRL and SkyRL, which average by sequence. Tensors as for
-    `clipped_policy_loss`.
+    stable. Temperatures are the paper's, as in verl, TRL and SkyRL, which average by sequence.
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask)
+    log_ratio = clamped_log_ratio(log_pi, log_mu)
     negative = (advantages <= 0).to(advantages.dtype)
     temperature = temperature_positive + (temperature_negative - temperature_positive) * negative
     gate = (temperature * (log_ratio.exp() - 1.0)).sigmoid() * (4.0 / temperature)
-    return token_loss(-(gate * advantages), log_ratio, mask)
+    return token_loss(-(gate * advantages), log_ratio)
+
+
+def _mean_in_value(values: Tensor, sequence: Tensor) -> Tensor:
+    """For every token, the mean of `values` over its sequence's reply tokens, with the gradient of its own value."""
+    return (values - values.detach()) + sequence_mean(values.detach(), sequence)
 
 
 def _clipped_surrogate(
-    log_ratio: torch.Tensor,
-    token_log_ratio: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    clip_low: float,
-    clip_high: float,
-    dual_clip: float | None,
+    ratio: Tensor, log_ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float | None
 ) -> TokenLoss:
-    """The clipped surrogate -min(r A, clip(r) A) for a ratio r = exp(log_ratio), of the token or of its sequence.
+    """The clipped surrogate -min(r A, clip(r) A) for a ratio r, of the token or of its sequence.
 
-    `token_log_ratio` is the token's in either case; the reported divergence is computed from it.
+    `log_ratio` is the token's in either case; the reported divergence is computed from it.
     """
-    ratio = log_ratio.exp()
-    unclipped = ratio * advantages
-    clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages
-    surrogate = unclipped.minimum(clipped)
-    fixed_ratio = ratio.detach()
-    dual_clipped = None
+    surrogate = (ratio * advantages).minimum(ratio.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages)
+    fixed, dual_clipped = ratio.detach(), None
     if dual_clip is not None:
-        dual_clipped = mask & (advantages < 0) & (fixed_ratio > dual_clip)
+        dual_clipped = (advantages < 0) & (fixed > dual_clip)
         surrogate = surrogate.where(~dual_clipped, dual_clip * advantages)
     return token_loss(
         -surrogate,
-        token_log_ratio,
-        mask,
-        ratio=fixed_ratio,
-        clipped_low=(advantages < 0) & (fixed_ratio < 1.0 - clip_low),
-        clipped_high=(advantages > 0) & (fixed_ratio > 1.0 + clip_high),
+        log_ratio,
+        ratio=fixed,
+        clipped_low=(advantages < 0) & (fixed < 1.0 - clip_low),
+        clipped_high=(advantages > 0) & (fixed > 1.0 + clip_high),
         dual_clipped=dual_clipped,
     )
 
 
-def reinforce_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
-) -> TokenLoss:
+def reinforce_loss(log_pi: Tensor, log_mu: Tensor, advantages: Tensor, sequence: Tensor) -> TokenLoss:
     """Plain REINFORCE (Williams 1992): the score times the advantage.
 
         L_t = -A_t log pi(t)
 
     The ratio is reported but not used: samples are not reweighted, so from the second optimizer step on a batch the
-    gradient is biased, without a bound. Tensors as for `clipped_policy_loss`.
+    gradient is biased, without a bound.
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask)
-    return token_loss(-(advantages * log_probabilities), log_ratio, mask)
+    return token_loss(-(advantages * log_pi), clamped_log_ratio(log_pi, log_mu))
 
 
 def clipped_weight_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     clip_low: float = 1.0,
     clip_high: float = 4.0,
@@ -346,52 +296,39 @@ def clipped_weight_loss(
         L_t = -constant(clip(r_t)) A_t log pi(t)
 
     What differs from the paper: the clips, since it does not publish its numbers. A lower clip of 1 means none, as in
-    the paper; the largest weight of 5 is that of ScaleRL (arXiv 2510.13786). Tensors as for `clipped_policy_loss`.
+    the paper; the largest weight of 5 is that of ScaleRL (arXiv 2510.13786).
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask).detach()
+    log_ratio = clamped_log_ratio(log_pi, log_mu).detach()
     ratio = log_ratio.exp()
     weight = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     return token_loss(
-        -(weight * advantages * log_probabilities),
+        -(weight * advantages * log_pi),
         log_ratio,
-        mask,
-        ratio=ratio,
         clipped_low=(advantages != 0) & (ratio < 1.0 - clip_low),
         clipped_high=(advantages != 0) & (ratio > 1.0 + clip_high),
     )
 
 
-def tapered_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
-) -> TokenLoss:
+def tapered_loss(log_pi: Tensor, log_mu: Tensor, advantages: Tensor, sequence: Tensor) -> TokenLoss:
     """TOPR, tapered off-policy REINFORCE (Le Roux et al. 2025, arXiv 2503.14286, equation 8).
 
         L_t = -A_t log pi(t)                        where A_t > 0: imitated, however rare it has become
         L_t = -constant(min(r_t, 1)) A_t log pi(t)  else: pushed down less, the rarer it has become
 
     What differs: the paper and ROLL split by the sign of the episode's reward; here it is the token's advantage's,
-    which may differ between turns; the paper's ratio is the sequence's, ROLL's and this the token's. Tensors as for
-    `clipped_policy_loss`.
+    which may differ between turns; the paper's ratio is the sequence's, ROLL's and this the token's.
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask).detach()
+    log_ratio = clamped_log_ratio(log_pi, log_mu).detach()
     ratio = log_ratio.exp()
     weight = ratio.clamp(max=1.0).where(advantages <= 0, 1.0)
-    clipped_high = (advantages < 0) & (ratio > 1.0)
-    return token_loss(-(weight * advantages * log_probabilities), log_ratio, mask, clipped_high=clipped_high)
+    return token_loss(-(weight * advantages * log_pi), log_ratio, clipped_high=(advantages < 0) & (ratio > 1.0))
 
 
 def total_variation_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     delta_low: Probability = 0.2,
     delta_high: Probability = 0.2,
@@ -404,25 +341,17 @@ def total_variation_loss(
 
     A ratio clips tokens that are rare, whose ratio moves easily, and leaves common ones; the difference of
     probabilities bounds what the policy as a whole has moved. The bounds are verl's, SkyRL's and prime-rl's, 0.2.
-    prime-rl's default loss is this one plus kl_tau (log r)^2. Tensors as for `clipped_policy_loss`.
+    prime-rl's default loss is this one plus kl_tau (log r)^2.
     """
-    mask = mask.bool()
-    log_pi, log_mu = (
-        each.detach().masked_fill(~mask, 0.0) for each in (log_probabilities, behaviour_log_probabilities)
-    )
-    moved = log_pi.exp() - log_mu.exp()
-    log_ratio = masked_log_ratio(log_pi, log_mu, mask)
-    return _within_trust_region(
-        log_probabilities, log_ratio, advantages, mask, moved < -delta_low, moved > delta_high, largest_ratio
-    )
+    moved = log_pi.detach().exp() - log_mu.exp()
+    return _within_trust_region(log_pi, log_mu, advantages, moved < -delta_low, moved > delta_high, largest_ratio)
 
 
 def binary_divergence_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     delta_low: Positive = 0.2,
     delta_high: Positive = 0.2,
@@ -433,23 +362,17 @@ def binary_divergence_loss(
     D_t = mu(t) log(mu(t) / pi(t)) + (1 - mu(t)) log((1 - mu(t)) / (1 - pi(t)))
     M_t = 0 where A_t > 0, pi(t) > mu(t) and D_t > delta_high, or A_t <= 0, pi(t) < mu(t) and D_t > delta_low
     """
-    mask = mask.bool()
-    log_pi, log_mu = (
-        each.detach().masked_fill(~mask, 0.0) for each in (log_probabilities, behaviour_log_probabilities)
-    )
-    pi, mu = log_pi.exp(), log_mu.exp()
-    divergence = mu * (log_mu - log_pi) + (1.0 - mu) * ((1.0 - mu + _SMALL) / (1.0 - pi + _SMALL)).log()
-    log_ratio = masked_log_ratio(log_pi, log_mu, mask)
+    pi, mu = log_pi.detach().exp(), log_mu.exp()
+    divergence = mu * (log_mu - log_pi.detach()) + (1.0 - mu) * ((1.0 - mu + _SMALL) / (1.0 - pi + _SMALL)).log()
     too_low, too_high = (pi < mu) & (divergence > delta_low), (pi > mu) & (divergence > delta_high)
-    return _within_trust_region(log_probabilities, log_ratio, advantages, mask, too_low, too_high, largest_ratio)
+    return _within_trust_region(log_pi, log_mu, advantages, too_low, too_high, largest_ratio)
 
 
 def gamma_weight_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     power_positive: NotNegative = 2.0,
     decay_positive: Positive = 3.0,
@@ -463,27 +386,23 @@ def gamma_weight_loss(
     k and lambda are the powers and decays for A_t >= 0 and for A_t < 0. The weight is 1 at W = 1 and falls to 0 on both
     sides: no clip, and no division by the length. W is the whole sequence's ratio, so that long episodes reach its ends
     after small steps. log W is held within [log 1e-8, 20], as in the release and TRL. What differs: TRL multiplies the
-    correction of the engine's mismatch into W; here it multiplies the loss, as in every other loss. Tensors as for
-    `sequence_ratio_loss`.
+    correction of the engine's mismatch into W; here it multiplies the loss, as in every other loss.
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask).detach()
+    log_ratio = clamped_log_ratio(log_pi, log_mu).detach()
     log_weight = sequence_sum(log_ratio, sequence).clamp(SMALLEST_LOG_SEQUENCE_RATIO, LARGEST_LOG_RATIO)
     ratio = log_weight.exp()
     negative = (advantages < 0).to(log_ratio.dtype)
     power = power_positive + (power_negative - power_positive) * negative
     decay = decay_positive + (decay_negative - decay_positive) * negative
     weight = (decay + power * log_weight - decay * ratio).exp()
-    of_sequence = ratio.masked_fill(~mask, 1.0)
-    return token_loss(-(weight * advantages * log_probabilities), log_ratio, mask, ratio=of_sequence)
+    return token_loss(-(weight * advantages * log_pi), log_ratio, ratio=ratio)
 
 
 def direct_reward_loss(
-    log_probabilities: torch.Tensor,
-    behaviour_log_probabilities: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    sequence: torch.Tensor | None = None,
+    log_pi: Tensor,
+    log_mu: Tensor,
+    advantages: Tensor,
+    sequence: Tensor,
     *,
     beta: Positive = 1.0,
 ) -> TokenLoss:
@@ -491,31 +410,22 @@ def direct_reward_loss(
 
         L_t = -(A_t log pi(t) - (beta / 2) (log r_t)^2)
 
-    The square holds pi at log r_t = A_t / beta. verl asks for beta and has no default; 1 is this one's. Tensors as for
-    `clipped_policy_loss`.
+    The square holds pi at log r_t = A_t / beta. verl asks for beta and has no default; 1 is this one's.
     """
-    mask = mask.bool()
-    log_ratio = masked_log_ratio(log_probabilities, behaviour_log_probabilities, mask)
-    return token_loss(-(advantages * log_probabilities - beta / 2.0 * log_ratio.square()), log_ratio, mask)
+    log_ratio = clamped_log_ratio(log_pi, log_mu)
+    return token_loss(-(advantages * log_pi - beta / 2.0 * log_ratio.square()), log_ratio)
 
 
 def _within_trust_region(
-    log_probabilities: torch.Tensor,
-    log_ratio: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    too_low: torch.Tensor,
-    too_high: torch.Tensor,
-    largest_ratio: float,
+    log_pi: Tensor, log_mu: Tensor, advantages: Tensor, too_low: Tensor, too_high: Tensor, largest_ratio: float
 ) -> TokenLoss:
     """-constant(min(r, largest)) A log pi, without the tokens that are too low and pushed down, or too high and up."""
-    ratio = log_ratio.exp()
+    log_ratio = clamped_log_ratio(log_pi, log_mu).detach()
     clipped_low, clipped_high = (advantages <= 0) & too_low, (advantages > 0) & too_high
-    weight = ratio.clamp(max=largest_ratio).masked_fill(clipped_low | clipped_high, 0.0)
+    weight = log_ratio.exp().clamp(max=largest_ratio).masked_fill(clipped_low | clipped_high, 0.0)
     return token_loss(
-        -(weight * advantages * log_probabilities),
+        -(weight * advantages * log_pi),
         log_ratio,
-        mask,
         clipped_low=(advantages < 0) & clipped_low,
         clipped_high=clipped_high,
     )
