@@ -124,8 +124,13 @@ class UpdateBatch:
         if (sequences.turn_of_token >= np.repeat(of_turns.lengths, sequences.lengths)).any():
             raise ValueError("there must be one advantage per turn of every sequence; found a turn that has none")
         turns = np.repeat(of_turns.offsets[:-1], sequences.lengths) + sequences.turn_of_token
-        of_replies = of_turns.values[turns[sequences.mask]]
-        return cls._of(sequences, of_replies, groups, samples, reference_log_probabilities)
+        return cls.from_reply_tokens(
+            sequences,
+            Ragged.with_lengths(of_turns.values[turns[sequences.mask]], sequences.reply_counts),
+            groups=groups,
+            samples=samples,
+            reference_log_probabilities=reference_log_probabilities,
+        )
 
     @classmethod
     def from_reply_tokens(
@@ -144,23 +149,14 @@ class UpdateBatch:
                 f"there must be one advantage per reply token; found {len(of_replies.values)} advantages for "
                 f"{sequences.mask.sum()} reply tokens"
             )
-        return cls._of(sequences, of_replies.values, groups, samples, reference_log_probabilities)
-
-    @classmethod
-    def _of(
-        cls,
-        sequences: SequenceBatch,
-        of_replies: Numbers,
-        groups: Sequence[int] | Integers | None,
-        samples: Sequence[int] | Integers | None,
-        reference: Rows | None,
-    ) -> UpdateBatch:
         return cls(
             sequences=sequences,
-            advantages=sequences.at_replies(of_replies),
+            advantages=sequences.at_replies(of_replies.values),
             groups=None if groups is None else tuple(map(int, groups)),
             samples=None if samples is None else tuple(map(int, samples)),
-            reference_log_probabilities=None if reference is None else Ragged.of(reference),
+            reference_log_probabilities=(
+                None if reference_log_probabilities is None else Ragged.of(reference_log_probabilities)
+            ),
         )
 
     def with_values(self, values: Rows, returns: Ragged | Sequence[Sequence[float | None]]) -> UpdateBatch:
