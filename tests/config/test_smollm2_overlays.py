@@ -14,7 +14,7 @@ from turnwise.experiment import load
 
 ROOT = Path(__file__).parents[2]
 OVERLAYS = sorted((ROOT / "experiments" / "smollm2").glob("*.yaml"))
-WORLDS = ("babyai", "frozen_lake", "sokoban", "textcraft", "webshop")
+WORLDS = ("babyai", "bandit", "frozen_lake", "sokoban", "textcraft", "webshop")
 
 
 def test_there_is_an_overlay_for_each_world() -> None:
