@@ -13,7 +13,8 @@ OFFLINE = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 """Environment variables that turn off telemetry."""
-QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
+"""Environment variables that turn off the progress bars of libraries, which would stand between the lines of ours."""
 THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 """Threads that spin while they wait slow each other down, tenfold was seen, when anything else uses the cores."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,10 @@ def shown_by(display: Display, console: Console) -> list[str]:
     with console.capture() as captured:
         console.print(display._bars.get_renderable())
     return captured.get().splitlines()
+
+
+def test_libraries_draw_no_progress_bars_of_their_own_between_ours() -> None:
+    begun = "from flows.runtime.process_settings import prepare_process; prepare_process()"
+    bars = "from tqdm.auto import tqdm; print(len(list(tqdm(range(3)))))"
+    shown = subprocess.run([sys.executable, "-c", f"{begun}; {bars}"], capture_output=True, text=True, check=True)
+    assert (shown.stdout, shown.stderr) == ("3\n", "")
