@@ -82,7 +82,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "tasks.prefect_records:recorded",
     ),
     "Prefect": ("prefect.tasks:Task.__call__",),
-    "MLflow": ("flows.recording.record:AblationRecord.iteration",),
+    "MLflow": ("turnwise.training_runs.record:AblationRecord.iteration",),
     "retention": ("flows.train:_prune_behind",),
     "display": ("flows.runtime.display:Display.started", "flows.runtime.display:Display.finished"),
 }
@@ -297,8 +297,8 @@ def main() -> None:
     try:
         accountant = Accountant()
         from flows import ablation
-        from flows.recording.record import AblationRecord
         from turnwise.experiment import load, single
+        from turnwise.training_runs.record import AblationRecord
 
         observe(accountant)
         turns = Turns(accountant, ServerClock(Path(wanted.home)), answers)

@@ -12,9 +12,7 @@ from rich.console import Console
 
 from flows.plan import plan_ablation
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
-from flows.recording.publish import AblationResult, publish
-from flows.recording.record import AblationRecord, recording_store
-from flows.report import report_runs
+from flows.report import AblationResult, open_record, publish, report_runs
 from flows.runtime.budget import require_budget
 from flows.runtime.disk import disk_guard
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
@@ -25,6 +23,7 @@ from turnwise.experiment import Experiment
 from turnwise.results.cells import WARM_START
 from turnwise.store.default import require_place
 from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.record import recording_store
 from turnwise.training_runs.results import all_references, keep_time
 from turnwise.training_runs.seeds import make_runs
 from turnwise.training_runs.state import AblationOutcome, divided
@@ -59,7 +58,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)
-        record = AblationRecord(experiment, prepared)
+        record = open_record(experiment, prepared)
         record.tracked.compared_with({**baselines, WARM_START: warm_start})
         with record.open_runs():
             with shared_runs(experiment, prepared, record, display, console, processes) as shared:

@@ -22,7 +22,7 @@ from flows.ablation import comparison
 from flows.credit_study import study_credit
 from flows.evaluate import evaluation, preparation
 from flows.plan import Plan, plan_ablation
-from flows.recording.publish import AblationResult
+from flows.report import AblationResult
 from flows.runtime.disk import free_disk, needs_of
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process

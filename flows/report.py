@@ -1,17 +1,78 @@
-"""The report: what all runs of an ablation come to, from their artifacts."""
+"""The report and the record of an ablation: what all its runs come to, in MLflow and in `results/<name>`."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from tasks.caching import all_dependencies
 from tasks.calls import Call, call
+from tasks.models_in_memory import whole_policy
+from tasks.playing import playing_code, world_code
 from tasks.report.report import report
+from tasks.restoring import trajectories_of
+from turnwise.credit import ESTIMATORS
+from turnwise.credit.selection import RULES
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
+from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
+from turnwise.reporting.formatting import budget_sentences, race_sentences
+from turnwise.results.cells import WARM_START
 from turnwise.results.report import ReportedRun, ReportParameters
+from turnwise.results.report_data import ReportData
 from turnwise.store import Reference
+from turnwise.store.digests import digest_of
+from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest
+from turnwise.tracking.finding import find_runs
+from turnwise.training_runs import iteration_stages
+from turnwise.training_runs.exported_policy import register_best
 from turnwise.training_runs.iteration_stages import plotted_measures
-from turnwise.training_runs.state import Run
+from turnwise.training_runs.metrics import summary_metrics
+from turnwise.training_runs.record import AblationRecord, tracking_uri
+from turnwise.training_runs.results import (
+    all_references,
+    compared_with_former,
+    digests_of,
+    read_report,
+    results_folder,
+    with_circumstances,
+    write_results,
+)
+from turnwise.training_runs.state import AblationOutcome, Prepared, Run, play_parameters, require_none, said_of
+
+logger = logging.getLogger(__name__)
+
+STAGES_OF_PREPARATION = ("task_set", "demonstrations", "tokenizer", "initial_policy", "warm_start")
+
+
+def open_record(experiment: Experiment, prepared: Prepared) -> AblationRecord:
+    """The MLflow record of an ablation, made or found, to which its runs are added."""
+    return AblationRecord(experiment, prepared, computing_code(experiment), trajectories_of)
+
+
+def computing_code(experiment: Experiment) -> str:
+    """The fingerprint of all code that determines an ablation's numbers, its world's included."""
+    declared = all_dependencies()
+    stages = [declared[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in iteration_stages.STAGES))]
+    kernels = sorted({module for stage in stages for module in stage.computing_modules})
+    variants = [experiment.variant(name) for name in experiment.ablation.variants]
+    plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})
+    code = fingerprint([*kernels, *world_code(experiment), *plugins], without=[*DETERMINES_NOTHING])
+    return digest_of([code, *(function_digest(stage.function) for stage in stages)])
+
+
+def plugin_modules_of(experiment: Experiment) -> list[str]:
+    """The modules of all plug-ins that an experiment names."""
+    credit = experiment.credit
+    rules = [credit.estimator] if credit.thought is None else [credit.estimator, credit.thought.estimator]
+    return [
+        *playing_code(play_parameters(experiment)),
+        *plugin_modules(CREDIT_RULE, [name for name in rules if name not in ESTIMATORS]),
+        *plugin_modules(SELECTION_RULE, [name for name in [experiment.selection.rule] if name not in RULES]),
+        *plugin_modules(MONITOR, experiment.monitors.added.values()),
+    ]
 
 
 def report_runs(
@@ -44,3 +105,63 @@ def report_runs(
         tests=[run.test for run in runs if run.test is not None],
         tokenizer=tokenizer,
     )
+
+
+@dataclass(frozen=True)
+class AblationResult:
+    """The report data of an ablation and how it was computed."""
+
+    report: ReportData
+    folder: Path
+    """Folder of the report."""
+    digest: str
+    """Digest of all results: the same parameters and seeds give the same digest."""
+    repeat: str
+    """Whether earlier results with these parameters had this digest, and if not, why; empty where there are none."""
+    computed: int
+    found: int
+    """Numbers of stages that were computed now, and that came from the cache."""
+    left_out: list[LeftOut]
+    """The runs that a fault has left out; the report is over the others."""
+
+    def require_whole(self) -> None:
+        """Raise TrainingEnded if a fault has left out runs."""
+        require_none(self.left_out)
+
+
+def publish(
+    experiment: Experiment, outcome: AblationOutcome, record: AblationRecord, computed: int, found: int
+) -> AblationResult:
+    """Write the report and the digests, and finish the ablation's record in MLflow.
+
+    `computed` and `found` are the numbers of stages that were computed now, and that came from the cache.
+    """
+    evaluations = {**outcome.baselines, WARM_START: outcome.warm_start}
+    made = [*evaluations.values(), *all_references(outcome.runs)]
+    digest = digest_of([str(reference) for reference in [outcome.report, *made]])
+    data = with_circumstances(
+        read_report(outcome.report),
+        experiment,
+        outcome.prepared,
+        outcome.report,
+        list(evaluations.values()),
+        outcome.runs,
+    )
+    folder = results_folder(experiment)
+    digests = digests_of(experiment, record.code, digest, outcome.prepared, evaluations, outcome.runs)
+    repeat = compared_with_former(folder, digests)
+    write_results(folder, data, digests)
+    sentences = [] if data.outcomes is None else data.outcomes.sentences()
+    seeds = [] if data.race is None else race_sentences(data.race)
+    written = None if data.costs is None else data.costs.at_budget
+    budget = [] if written is None else budget_sentences(written)
+    record.tracked.close(
+        folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out), seeds, budget
+    )
+    if (name := experiment.tracking.register_as) is not None:
+        uri = tracking_uri(experiment)
+        if (best := register_best(name, find_runs(uri, record.tracked.parent.id), uri, whole_policy)) is None:
+            logger.warning("no policy was registered as %s: every run was ended before its last evaluation", name)
+        else:
+            logger.info("the policy of %s is registered in MLflow as models:/%s@best", best.name, name)
+    return AblationResult(data, folder, digest, repeat, computed, found, outcome.left_out)

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from flows.plan import plan_runs
 from flows.prepare import prepare_materials, prepare_policy
-from flows.recording.record import AblationRecord, recording_store
+from flows.report import open_record
 from flows.runtime.disk import disk_guard
 from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import untagged_tasks
@@ -46,6 +46,7 @@ from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
 from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.record import recording_store
 from turnwise.training_runs.results import all_references, results_folder
 from turnwise.training_runs.seeds import every_run
 from turnwise.training_runs.state import Prepared, Run, divided, require_none, said_of
@@ -134,7 +135,7 @@ def sweep(
     display = plan_runs(experiment, tested=False).display(console, processes, told.reached)
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
-        record = AblationRecord(experiment, prepared)
+        record = open_record(experiment, prepared)
         with (
             record.open_runs(),
             shared_runs(experiment, prepared, record, display, console, processes, tested=False) as shared,

@@ -16,7 +16,6 @@ from rich.table import Table
 from flows.health import signal_at_start
 from flows.plan import Plan, plan_ablation
 from flows.prepare import draw_tasks
-from flows.recording.record import tracking_uri
 from flows.runtime.budget import require_budget
 from flows.runtime.disk import PlannedRun, free_disk, needs_of, planned_run
 from tasks.calls import Unrecorded
@@ -38,6 +37,7 @@ from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.revision import require_readable
 from turnwise.training_runs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
 from turnwise.training_runs.readiness import require_model
+from turnwise.training_runs.record import tracking_uri
 from turnwise.training_runs.state import task_set_parameters
 from turnwise.world import SPLITS, Split, Task
 

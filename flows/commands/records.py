@@ -91,10 +91,10 @@ def show(
     """Look at the episodes of recorded runs."""
     from rich.console import Console
 
-    from flows.recording.record import recorded_here, recorded_store
     from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
     from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
     from turnwise.training_runs import episodes as recorded
+    from turnwise.training_runs.record import recorded_here, recorded_store
 
     wanted = Wanted(
         success=success,
@@ -299,10 +299,11 @@ def lineage(
     from rich.console import Console
 
     from flows.commands.lineage import print_answer, print_diffs
-    from flows.recording.record import recorded_here, recorded_store, use_project_storage
-    from flows.recording.sources import NumberAnswer, Source, answer
+    from tasks.restoring import opened
     from turnwise.store import default_store
     from turnwise.store.provenance import matching_artifacts
+    from turnwise.training_runs.record import recorded_here, recorded_store, use_project_storage
+    from turnwise.training_runs.sources import NumberAnswer, Source, answer
 
     use_project_storage()
     console = Console(highlight=False)
@@ -316,7 +317,7 @@ def lineage(
         print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
         return
     uri = recorded_store(tracking)
-    found = answer(what, recorded_here(uri, of), iteration)
+    found = answer(what, recorded_here(uri, of), iteration, opened=opened)
     print_answer(what, found, console)
     print_diffs(uri, found.sources, console)
 
@@ -340,8 +341,8 @@ def export(
     """Write a run's policy for transformers and vLLM, its solved episodes, or the curves of a run or an ablation."""
     from rich.console import Console
 
-    from flows.recording.exported_policy import require_empty, require_one_choice
-    from flows.recording.other_trackers import HOW_TO_READ, require_tracker
+    from turnwise.training_runs.exported_policy import require_empty, require_one_choice
+    from turnwise.training_runs.other_trackers import HOW_TO_READ, require_tracker
 
     to = to.absolute()
     require_one_choice(iteration, best)
@@ -399,10 +400,10 @@ def reproduce(
         require_checkout,
         store_of,
     )
-    from flows.recording.record import recorded_store
     from turnwise.project import home, project_root
     from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
     from turnwise.tracking.library import PARENT
+    from turnwise.training_runs.record import recorded_store
 
     console, uri = Console(highlight=False, soft_wrap=True), recorded_store(tracking)
     runs = find_runs(uri, wanted)

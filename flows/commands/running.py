@@ -237,7 +237,7 @@ def stage(
     from flows.runtime.flow_runs import ready_to_run
 
     ready_to_run(chosen, Console())
-    from flows.recording.dvc_stages import materialise  # imports Prefect
+    from flows.dvc_stages import materialise  # imports Prefect
 
     materialise(name, chosen, variant, seed)
 

@@ -38,7 +38,7 @@ def verify() -> None:
     # record of Prefect's, and has SQLite check both databases. It changes nothing and may run beside anything else.
     from rich.console import Console
 
-    from flows.recording.record import use_project_storage
+    from turnwise.training_runs.record import use_project_storage
 
     use_project_storage()
     console = Console(highlight=False)
@@ -193,12 +193,12 @@ def restore(
     """Recompute the pruned files of an artifact."""
     from rich.console import Console
 
-    from flows.recording.record import use_project_storage
     from tasks.restoring import opened
     from turnwise.policy.model_files import MODEL_FILES
     from turnwise.store import default_store
     from turnwise.store.artifacts import EVERYTHING
     from turnwise.store.provenance import matching_artifacts
+    from turnwise.training_runs.record import use_project_storage
 
     use_project_storage()
     found = matching_artifacts(default_store(), artifact)

@@ -35,12 +35,12 @@ def suite(
     """Compare rules over worlds: interquartile means, ranks, profiles."""
     from rich.console import Console
 
-    from flows.recording.record import recorded_here, recorded_store
     from turnwise.reporting.data.suites import collect_suite
     from turnwise.reporting.html.suite_page import PAGE_FILE, write_suite
     from turnwise.reporting.terminal.suite import suite_tables
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.tracking.finding import find_all_runs
+    from turnwise.training_runs.record import recorded_here, recorded_store
 
     uri, console = recorded_store(tracking), Console(highlight=False)
     found = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from flows.python.recorded import runs
-from flows.recording.exported_policy import policy_of, selected_iteration
 from flows.runtime.flow_runs import ready_for_prefect
 from flows.runtime.process_settings import prepare_process
 from turnwise.config.model_settings import EngineName
 from turnwise.config.schema import RewardSection
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.exported_policy import policy_of, selected_iteration
 
 if TYPE_CHECKING:
     from flows.runtime.endpoint import AnsweringPolicy, Recording

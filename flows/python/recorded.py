@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from flows.recording.exported_conversations import write_conversations
-from flows.recording.exported_policy import policy_of, require_empty, selected_iteration, write_policy
-from flows.recording.other_trackers import write_for
-from flows.recording.record import recorded_here, recorded_store
 from flows.runtime.process_settings import prepare_process
+from tasks.models_in_memory import whole_policy
 from turnwise.agent.episode_rewards import summed
 from turnwise.data.metrics import episode_value
 from turnwise.errors import ConfigurationError
@@ -34,7 +31,11 @@ from turnwise.store import Reference
 from turnwise.suggestions import meant
 from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.episodes import baseline_episodes, in_training, on_task_sets
+from turnwise.training_runs.exported_conversations import write_conversations
+from turnwise.training_runs.exported_policy import policy_of, require_empty, selected_iteration, write_policy
 from turnwise.training_runs.metrics import curves_of, evaluation_metrics
+from turnwise.training_runs.other_trackers import write_for
+from turnwise.training_runs.record import recorded_here, recorded_store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,7 +203,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         require_empty(folder)
         number = selected_iteration(self.one.artifacts, iteration, best)
         policy = policy_of(self.one.artifacts, number)
-        write_policy(self.one, policy, number, folder)
+        write_policy(self.one, policy, number, folder, whole_policy)
         return policy
 
     def export_conversations(self, folder: Path) -> dict[Occasion, int]:
@@ -235,7 +236,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         policy = policy_of(self.one.artifacts, number)
         folder = home() / "exported" / self.one.id / policy.digest
         if not folder.exists():
-            write_policy(self.one, policy, number, folder)
+            write_policy(self.one, policy, number, folder, whole_policy)
         return OpenedPolicy(
             AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False),
             AutoTokenizer.from_pretrained(folder, trust_remote_code=False),

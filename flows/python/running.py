@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from flows.plan import plan_ablation
+from flows.health import judge_start
+from flows.plan import Plan, plan_ablation
 from flows.python.recorded import RecordedRuns, runs
-from flows.recording.publish import AblationResult, publish_recorded
-from flows.recording.record import recording_store, tracking_uri
+from flows.report import AblationResult, open_record, publish
 from flows.runtime.flow_runs import ready_for_prefect, ready_to_run, require_machine_and_model, run_flow
 from flows.runtime.process_settings import prepare_process
 from tasks.observing import Observer, StageCall, notify, observing
@@ -19,11 +20,15 @@ from turnwise.config.sweeps import Range, candidates
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.experiment import Experiment, single
 from turnwise.reporting.ablation_report import AblationReport
+from turnwise.results.cells import WARM_START
 from turnwise.store.default import require_place
+from turnwise.training_runs.record import recording_store, tracking_uri
 from turnwise.training_runs.state import Prepared
 
 if TYPE_CHECKING:
     from flows.sweep import SweepResult
+
+logger = logging.getLogger(__name__)
 
 Follow = Callable[[StageCall], None]
 """Called with every stage as soon as it has returned, computed or found."""
@@ -89,7 +94,7 @@ def ablation(
     recording_store(experiment)
     require_place()
     if plan.is_recorded:
-        result = publish_recorded(plan)
+        result = _publish_recorded(plan)
         with _following(follow):
             for each in plan.stages:
                 notify(each.as_call())
@@ -175,6 +180,20 @@ def sweep(
     from flows.sweep import sweep_experiment
 
     return run_flow(compare_values, sweep_experiment(experiment, tried, variant, seeds), tried, processes, quiet)
+
+
+def _publish_recorded(plan: Plan) -> AblationResult:
+    """Publish an ablation that is recorded as a whole, and log the warnings of its runs once more."""
+    experiment, outcome = plan.experiment, plan.outcome
+    assert outcome is not None, "it is the plan of an ablation"
+    record = open_record(experiment, outcome.prepared)
+    record.tracked.compared_with({**outcome.baselines, WARM_START: outcome.warm_start})
+    for run in outcome.runs:
+        judge_start(run)
+        if run.ended is not None:
+            logger.warning("%s. The policy that it ended with is tested, and counts like any other", run.ended.message)
+        record.whole(run)
+    return publish(experiment, outcome, record, 0, len(plan.stages))
 
 
 class _Follower(Observer):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
-from flows.recording.record import tracking_uri
 from flows.runtime.direct_clients import connect_directly
 from flows.runtime.server import ensure_server, require_server
 from turnwise.experiment import Experiment
@@ -25,6 +24,7 @@ from turnwise.project import one_project
 from turnwise.store.sqlite_address import sqlite_file
 from turnwise.tracking.ownership import close_abandoned
 from turnwise.training_runs.readiness import require_machine, require_model
+from turnwise.training_runs.record import tracking_uri
 
 if TYPE_CHECKING:
     from prefect import Flow

@@ -20,7 +20,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from flows.recording.record import AblationRecord
 from flows.runtime.display import WorkerView
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler
@@ -31,6 +30,7 @@ from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded, TurnwiseError
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
+from turnwise.training_runs.record import AblationRecord
 from turnwise.training_runs.state import Iteration, Models, Prepared, Run
 
 SECONDS_BETWEEN_PROGRESS = 0.5

@@ -14,7 +14,6 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from flows.python.running import ablation as run_ablation
-from flows.recording.record import project_tracking_uri
 from flows.runtime.server import keep_finished_runs
 from lab.science.claim_verdicts import decide
 from lab.science.claims import ClaimsPage, PlannedAblation, known_claims
@@ -30,6 +29,7 @@ from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import use_storage
 from turnwise.tracking.finding import find_runs
 from turnwise.training_runs.iteration_stages import spending
+from turnwise.training_runs.record import project_tracking_uri
 from turnwise.training_runs.state import require_none
 
 PAGES = Path("docs/science")

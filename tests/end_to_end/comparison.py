@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from flows import ablation
-from flows.recording import publish
+from flows import report as reports
 from turnwise.experiment import Experiment
 from turnwise.own_process import collect_rarely
 from turnwise.reporting.html import report_files
@@ -33,7 +33,7 @@ def compared(
     console: Console | None = None,
     *,
     drawn: bool = False,
-) -> publish.AblationResult:
+) -> reports.AblationResult:
     """The comparison of an ablation's variants.
 
     Args:
@@ -45,7 +45,7 @@ def compared(
     """
     with pytest.MonkeyPatch.context() as patch:
         if results is not None:
-            patch.setattr(publish, "results_folder", lambda _: results)
+            patch.setattr(reports, "results_folder", lambda _: results)
         if not drawn:
             patch.setattr(report_files, "_drawn", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
         if console is not None:

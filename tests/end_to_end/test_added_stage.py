@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ from flows import train as of_train
 from flows.commands.plan import show_plan
 from flows.plan import plan_ablation
 from flows.prepare import prepare_materials, prepare_policy
-from flows.recording.record import tracking_uri
-from flows.recording.sources import answer
 from flows.runtime.disk import needs_of, planned_run
 from flows.runtime.sampler import Sampler
 from flows.runtime.work_left import expected_work
@@ -25,15 +24,19 @@ from flows.train import iterate, train
 from tasks.caching import depends_on
 from tasks.calls import Call, Make, call
 from tasks.orchestration.deferred import task
+from tasks.restoring import opened
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import find_runs
-from turnwise.training_runs import iteration_stages
+from turnwise.training_runs import iteration_stages, sources
 from turnwise.training_runs.iteration_stages import IterationStage, MachineCost, PlottedMetric
+from turnwise.training_runs.record import tracking_uri
 from turnwise.training_runs.results import all_references
 from turnwise.training_runs.state import Iteration, Run
+
+answer = partial(sources.answer, opened=opened)
 
 pytestmark = pytest.mark.chain
 

@@ -108,7 +108,7 @@ def test_nobody_outside_this_machine_was_asked(reproduction: Reproduction) -> No
 
 def test_what_dvc_tracks_is_the_same_in_every_home(reproduction: Reproduction) -> None:
     # The ablation has left its results in the reference's store: the stages only take them out.
-    from flows.recording.dvc_stages import materialise
+    from flows.dvc_stages import materialise
 
     with working_in(reproduction.reference):
         tiny = load(Path("params.yaml"))
@@ -291,7 +291,7 @@ def test_the_stages_track_every_parameter() -> None:
 def test_what_is_no_stage_of_the_ablation_is_refused(
     stage: str, variant: str | None, seed: int | None, message: str
 ) -> None:
-    from flows.recording.dvc_stages import materialise
+    from flows.dvc_stages import materialise
 
     with pytest.raises(ConfigurationError, match=message):
         materialise(stage, load(ROOT / "params.yaml"), variant, seed)

@@ -17,10 +17,11 @@ from comparison import compared
 from project_copy import ROOT, TINY
 
 import turnwise as tw
+from flows import dvc_stages
+from flows import report as reports
 from flows.commands.cli import status_of
 from flows.python.recorded import runs as recorded_runs
-from flows.recording import dvc_stages, publish
-from flows.recording.publish import AblationResult
+from flows.report import AblationResult
 from flows.sweep import sweep, sweep_experiment
 from flows.train import train
 from flows.workers.reported_runs import FollowedRun, Made, Report
@@ -198,7 +199,7 @@ def test_a_repeat_computes_nothing_and_has_the_same_digest(
     assert [replace(run, work=None) for run in again.report.outcomes.ended] == [
         replace(run, work=None) for run in ended.data.outcomes.ended
     ]
-    monkeypatch.setattr(publish, "results_folder", lambda _: tmp_path)
+    monkeypatch.setattr(reports, "results_folder", lambda _: tmp_path)
     found = tw.ablation(ended.experiment, quiet=True).result
     assert (found.computed, found.digest) == (0, ended.result.digest)
 
@@ -303,7 +304,7 @@ def test_the_exit_status_is_of_faults_alone(
         "ablation.seeds": [1],
         "optimization.iterations": 2,
     }
-    monkeypatch.setattr(publish, "results_folder", lambda _: tmp_path)
+    monkeypatch.setattr(reports, "results_folder", lambda _: tmp_path)
     flags = [part for key, value in settings.items() for part in ("-s", f"{key}={json.dumps(value)}")]
     assert status_of(["ablation", str(TINY), "--parameters", str(ROOT / "params.yaml"), *flags]) == status
     shown = capsys.readouterr()

@@ -20,7 +20,6 @@ from tensorboardX.proto import event_pb2
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from flows.commands import cli
-from flows.recording.exported_policy import best_iteration, card_of
 from tasks.playing import frame_of
 from turnwise import runs
 from turnwise.data.conversations import read_conversations
@@ -33,6 +32,7 @@ from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun, find_runs
 from turnwise.tracking.names import mlflow_name
+from turnwise.training_runs.exported_policy import best_iteration, card_of
 from turnwise.training_runs.readiness import require_model
 
 pytestmark = pytest.mark.chain

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 
 import pytest
 from comparison import Computed
 
 from flows.commands import cli
-from flows.recording.sources import answer
+from tasks.restoring import opened
 from turnwise.results.report_data import ReportData
 from turnwise.store import default_store
 from turnwise.store.provenance import shortened
 from turnwise.tracking.finding import RecordedRun, find_runs
+from turnwise.training_runs import sources
 from turnwise.world import Split
+
+answer = partial(sources.answer, opened=opened)
 
 pytestmark = pytest.mark.chain
 

@@ -22,7 +22,7 @@ from flows.commands.plan import recorded_signals
 from flows.health import signal_at_start
 from flows.plan import plan_ablation, stages_not_called
 from flows.prepare import prepare_materials, prepare_policy
-from flows.recording.record import AblationRecord
+from flows.report import open_record
 from flows.train import train
 from flows.workers.sharing import SharedRuns
 from lab.calibrate import show_calibration
@@ -276,7 +276,7 @@ def test_a_fault_leaves_the_run_out_with_advice_and_the_last_good_policy_intact(
 def test_a_fault_of_one_run_does_not_keep_the_others_of_an_ablation_from_theirs(fresh: Prepared) -> None:
     variants = {"ended": {"optimization": {"maximum_mismatch": 1e-12}}, "base": {}}
     chosen = experiment(**{"variants": variants, "ablation.variants": list(variants), "optimization.iterations": 1})
-    outcomes = SharedRuns(chosen, fresh, AblationRecord(chosen, fresh), None).outcomes([("ended", 1), ("base", 1)])
+    outcomes = SharedRuns(chosen, fresh, open_record(chosen, fresh), None).outcomes([("ended", 1), ("base", 1)])
     assert [type(each) for each in outcomes.values()] == [TrainingEnded, Run]
     assert "in the update of ended seed 1" in str(outcomes["ended", 1])
     states = {run.data.tags["mlflow.runName"]: run.info.status for run in recorded()}

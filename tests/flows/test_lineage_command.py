@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from recorded_runs import played, tiny, tracking_uri
 
-from flows.recording.record import AblationRecord
-from flows.recording.sources import answer, sources_of
+from flows.report import open_record
 from tasks.prepare.materials import task_set
+from tasks.restoring import opened
 from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import Change
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
+from turnwise.training_runs import sources
 from turnwise.training_runs.metrics import metrics_of
+from turnwise.training_runs.sources import sources_of
 from turnwise.training_runs.state import Iteration, Models, Prepared, Run, changed, task_set_parameters
 from turnwise.world import SPLITS
+
+answer = partial(sources.answer, opened=opened)
 
 COSTS = ("seconds/", "speed/", "memory/", "probe/")
 """What clocks say is no part of any artifact."""
@@ -110,7 +115,7 @@ def test_a_run_that_an_alarm_changed_is_recorded_with_the_parameters_that_it_beg
     models = Models(prepared.warm_start, None)
     run = Run("base", 1, after, prepared, models, tested, iterations=[an_iteration(1)], test=tested)
     run.test_at_horizon = tested
-    record = AblationRecord(configured, prepared)
+    record = open_record(configured, prepared)
     record.open(run.name, run.variant, run.seed, configured)
     record.finish(run)
     (found,) = find_runs(tracking_uri(), run.name)

@@ -7,14 +7,15 @@ is shown by tests/end_to_end/test_lineage_of_numbers.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from recorded_runs import tiny
 from test_lineage_command import made
 
-from flows.recording.sources import answer
 from tasks.prepare.materials import task_set
+from tasks.restoring import opened
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import write_trajectories
@@ -22,8 +23,11 @@ from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.library import PARENT
+from turnwise.training_runs import sources
 from turnwise.training_runs.state import TaskSetParameters
 from turnwise.world import Task
+
+answer = partial(sources.answer, opened=opened)
 
 TASKS = ("one", "two")
 Counts = Sequence[Sequence[int]]

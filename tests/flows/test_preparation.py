@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from recorded_runs import tiny
 
+from flows.dvc_stages import materialise_run
 from flows.prepare import prepare_materials, prepare_policy
-from flows.recording.dvc_stages import materialise_run
 from flows.runtime import disk
 from tasks.observing import Observer, StageCall, observing
 from tests.own_view import let_see

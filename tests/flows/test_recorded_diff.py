@@ -8,7 +8,7 @@ import pytest
 from recorded_runs import tiny, tracking_uri
 from test_lineage_command import made
 
-from flows.recording.record import AblationRecord
+from flows.report import open_record
 from tasks.prepare.materials import task_set
 from turnwise.store import run_environment
 from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
@@ -45,7 +45,7 @@ def test_a_parent_and_its_children_record_no_secret_and_new_files_when_asked_for
     monkeypatch.setattr(run_environment, "code_state", lambda: {"commit": "c0de", "uncommitted": "d1ff"})
     experiment = tiny(f"tracking.new_files={str(new_files).lower()}")
     task_sets = [task_set.fn(task_set_parameters(experiment, split)) for split in SPLITS]
-    record = AblationRecord(experiment, Prepared(*task_sets, made("demonstrations"), made("tokenizer"), made("policy")))
+    record = open_record(experiment, Prepared(*task_sets, made("demonstrations"), made("tokenizer"), made("policy")))
     record.open("grpo-or seed 1", "grpo-or", 1, experiment.variant("grpo-or"))
     for run in (record.tracked.parent, record.tracked.children["grpo-or seed 1"]):
         recorded = read_text(tracking_uri(), run.id, UNCOMMITTED_FILE)

@@ -13,7 +13,7 @@ from rich.console import Console
 from flows.commands import plan
 from flows.commands.plan import show_plan
 from flows.health import judge_start
-from flows.recording.record import AblationRecord
+from flows.report import open_record
 from tasks.prepare.materials import task_set
 from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
@@ -64,7 +64,7 @@ def test_a_start_without_signal_is_logged_once_for_a_variant_recorded_for_each_r
     (note,) = start_notes(runs)
     assert note.startswith("Before iteration 1 of a, b: reinforcement has nothing") and "warm_start" in note
 
-    record = AblationRecord(hopeless, prepared)
+    record = open_record(hopeless, prepared)
     record.open(runs[1].name, runs[1].variant, runs[1].seed, hopeless)
     record.start(runs[1])
     child = record.tracked.children[runs[1].name]

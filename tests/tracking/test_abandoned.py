@@ -18,7 +18,6 @@ import pytest
 
 from flows.commands import records
 from flows.commands.cli import status_of
-from flows.recording.record import recording_store
 from flows.runtime import flow_runs
 from tests.own_view import let_see
 from turnwise.experiment import load
@@ -26,6 +25,7 @@ from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.tracking import Recorder
 from turnwise.tracking.database import prepare_database
 from turnwise.tracking.ownership import close_abandoned
+from turnwise.training_runs.record import recording_store
 
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)

@@ -12,8 +12,6 @@
     mt-grpo/tokens sampled            a row of account.csv: what the runs of a variant cost together
 
 Values are computed as in the report: see `turnwise.results.cells` and `turnwise.statistics.verdict`.
-
-This stays above `tasks`: what a rollout cost is counted in its files, which may have to be made again.
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from tasks.restoring import opened
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
 from turnwise.reporting.data.tables import COUNTS, SECONDS
 from turnwise.results import history
 from turnwise.results.cells import WARM_START, cell, column_of, table_columns
+from turnwise.results.history import Opener
 from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store
@@ -87,8 +85,10 @@ class NumberAnswer:
     sources: list[Source]
 
 
-def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> NumberAnswer:
+def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None, *, opened: Opener) -> NumberAnswer:
     """Resolve a number's name in these runs; the names are listed at the top of this file.
+
+    `opened` gives the folder of a rollout, in which what it cost is counted.
 
     Raises ConfigurationError if no run has it.
     """
@@ -96,8 +96,9 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None)
         values = [source.value for source in sources if source.value is not None]
         manner = f"mean of {len(values)} {'runs' if sources[0].run else 'evaluations'}" if len(values) > 1 else ""
         return NumberAnswer(mean(values) if values else None, manner, sources)
-    found = next((found for read in READERS if (found := read(what, runs)) is not None), None)
-    if found is None:
+    number = next((number for read in READERS if (number := read(what, runs)) is not None), None)
+    number = number or _answer_cost(what, runs, opened)
+    if number is None:
         variants, baselines = [run.artifacts.variant for run in runs], [name for run in runs for name in run.baselines]
         rows = dict.fromkeys([*variants, *baselines])
         columns = dict.fromkeys(column.heading for run in runs for column in _columns(run))
@@ -109,7 +110,7 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None)
             f"{', '.join(STANDING)}, 'iterations to T', 'share above T'; or ROW/COST with one of "
             f"{', '.join(costs())}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}"
         )
-    return found
+    return number
 
 
 def sources_of(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> list[Source]:
@@ -265,7 +266,7 @@ def _answer_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | 
     return None if share is None else NumberAnswer(share.value, f"of {judgement.measure}, tasks and runs", tests)
 
 
-def _answer_cost(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
+def _answer_cost(what: str, runs: Sequence[RecordedRun], opened: Opener) -> NumberAnswer | None:
     """What all runs of a variant cost together; an artifact that several runs share costs its seconds once."""
     variant, _, cost = what.partition("/")
     own = [run.artifacts for run in runs if run.artifacts.variant == variant]
@@ -282,8 +283,8 @@ def _answer_cost(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     return NumberAnswer(value, f"of {len(own)} {'run' if len(own) == 1 else 'runs'} together", sources)
 
 
-READERS = (_answer_difference, _answer_threshold, _answer_verdict, _answer_cost)
-"""The numbers of the report that are no mean over runs, each with its form of name."""
+READERS = (_answer_difference, _answer_threshold, _answer_verdict)
+"""The numbers of the report's verdicts, each with its form of name."""
 
 
 def costs() -> list[str]:

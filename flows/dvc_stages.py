@@ -26,7 +26,7 @@ from rich.console import Console
 from flows.ablation import comparison
 from flows.plan import Plan, plan_preparation, plan_run
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
-from flows.recording.record import AblationRecord, recording_store
+from flows.report import open_record
 from flows.runtime.disk import disk_guard
 from flows.runtime.flow_runs import run_flow
 from flows.workers.sharing import run_recorded
@@ -42,6 +42,7 @@ from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.training_runs import iteration_stages
 from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.record import recording_store
 from turnwise.training_runs.results import DIGESTS_FILE
 from turnwise.training_runs.state import Prepared, Run
 from turnwise.world import SPLITS
@@ -120,7 +121,7 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     require_memory(own)
     with _showing(plan_run(experiment, variant, seed)), observing(disk_guard(own)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
-        record = AblationRecord(experiment, prepared)
+        record = open_record(experiment, prepared)
         with record.open_runs():
             run = run_recorded(experiment, prepared, record, variant, seed)
     folder = project_root() / "runs" / variant / str(seed)

@@ -11,28 +11,22 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, ParamSpec
 
-from tasks.caching import all_dependencies
-from tasks.playing import playing_code, world_code
-from tasks.restoring import trajectories_of
 from turnwise.config.schema import BESIDE_RESULTS
-from turnwise.credit import ESTIMATORS
-from turnwise.credit.selection import RULES
 from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
+from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_credit
 from turnwise.errors import ConfigurationError, TrackingUnreachable, TrainingEnded
 from turnwise.experiment import Experiment, load
-from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root, start_folder
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.default import use_storage
 from turnwise.store.digests import digest_of
-from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest
 from turnwise.store.sqlite_address import sqlite_address, sqlite_file
 from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients
@@ -43,9 +37,8 @@ from turnwise.tracking.finding import ARTIFACTS_FILE, RecordedRun, RunArtifacts,
 from turnwise.tracking.locations import HOME
 from turnwise.tracking.ownership import close_abandoned
 from turnwise.tracking.runs import IterationMetrics
-from turnwise.training_runs import iteration_stages
 from turnwise.training_runs.metrics import evaluation_metrics, metrics_of
-from turnwise.training_runs.state import Iteration, Prepared, Run, play_parameters
+from turnwise.training_runs.state import Iteration, Prepared, Run
 from turnwise.world import SPLITS, Split, world_class
 
 CONTEXTS: Mapping[Split, Literal["training", "validation", "testing"]] = {
@@ -58,7 +51,6 @@ SECONDS_BETWEEN_WRITES = 30.0
 started again."""
 Arguments = ParamSpec("Arguments")
 _recording = threading.RLock()
-STAGES_OF_PREPARATION = ("task_set", "demonstrations", "tokenizer", "initial_policy", "warm_start")
 
 
 def tracking_uri(experiment: Experiment) -> str:
@@ -128,31 +120,8 @@ def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
     return found
 
 
-def computing_code(experiment: Experiment) -> str:
-    """The fingerprint of all code that determines an ablation's numbers, its world's included."""
-    declared = all_dependencies()
-    stages = [declared[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in iteration_stages.STAGES))]
-    kernels = sorted({module for stage in stages for module in stage.computing_modules})
-    variants = [experiment.variant(name) for name in experiment.ablation.variants]
-    plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})
-    code = fingerprint([*kernels, *world_code(experiment), *plugins], without=[*DETERMINES_NOTHING])
-    return digest_of([code, *(function_digest(stage.function) for stage in stages)])
-
-
-def plugin_modules_of(experiment: Experiment) -> list[str]:
-    """The modules of all plug-ins that an experiment names."""
-    credit = experiment.credit
-    rules = [credit.estimator] if credit.thought is None else [credit.estimator, credit.thought.estimator]
-    return [
-        *playing_code(play_parameters(experiment)),
-        *plugin_modules(CREDIT_RULE, [name for name in rules if name not in ESTIMATORS]),
-        *plugin_modules(SELECTION_RULE, [name for name in [experiment.selection.rule] if name not in RULES]),
-        *plugin_modules(MONITOR, experiment.monitors.added.values()),
-    ]
-
-
 def describe(experiment: Experiment, prepared: Prepared, code: str) -> AblationDescription:
-    """What is recorded of an ablation before any of its runs; `code` is its `computing_code`."""
+    """What is recorded of an ablation before any of its runs; `code` is the fingerprint of the code that computes."""
     values = experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS})
     made = {name: str(reference) for name, reference in vars(prepared).items()}
     world = world_ingredients(experiment.world)
@@ -197,9 +166,16 @@ def _alone(method: Callable[Arguments, None]) -> Callable[Arguments, None]:
 class AblationRecord:
     """The MLflow record of an ablation, to which its runs are added as they go, by any thread."""
 
-    def __init__(self, experiment: Experiment, prepared: Prepared) -> None:
-        self._experiment, self._prepared = experiment, prepared
-        self.code = computing_code(experiment)
+    def __init__(
+        self,
+        experiment: Experiment,
+        prepared: Prepared,
+        code: str,
+        trajectories_of: Callable[[Reference], Sequence[Trajectory]],
+    ) -> None:
+        """`code` is the fingerprint of the code that computes; `trajectories_of` reads a rollout."""
+        self._experiment, self._prepared, self.code = experiment, prepared, code
+        self._trajectories_of = trajectories_of
         uri = tracking_uri(experiment)
         local = None if has_own_artifacts(uri) else home() / "mlflow"
         recorder = Recorder(uri, experiment.tracking.experiment, local)
@@ -340,7 +316,7 @@ class AblationRecord:
 
     def _trace_batch(self, child: TrackedRun, iteration: Iteration) -> None:
         """Record trajectories of the batch that this iteration learned from, with their advantages."""
-        trajectories = trajectories_of(iteration.rollout)
+        trajectories = self._trajectories_of(iteration.rollout)
         advantages = {index: found.turns for index, found in read_credit(iteration.credit).items()}
         chosen = list(advantages)[: self._experiment.tracking.traces]
         child.log_trajectories(

@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from flows.recording.exported_policy import CARD, atomic_folder, shown_examples
 from turnwise.agent.formats import make_format
 from turnwise.agent.playing import instruction_of
 from turnwise.config.agent import Agent
@@ -23,6 +22,7 @@ from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, 
 from turnwise.reporting.markdown import render
 from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.episodes import in_training, on_task_sets
+from turnwise.training_runs.exported_policy import CARD, atomic_folder, shown_examples
 from turnwise.world import make_world
 
 SPLITS = {"training": "train", "validation": "validation", "test": "test"}

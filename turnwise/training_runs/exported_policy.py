@@ -6,12 +6,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasks.models_in_memory import whole_policy
 from turnwise.agent.examples import WorkedExample
 from turnwise.agent.formats import make_format
 from turnwise.agent.playing import PlayParameters, instruction_of
@@ -34,6 +33,8 @@ from turnwise.training_runs.state import worked_examples
 from turnwise.world import make_world
 
 CARD = "README.md"
+WholePolicy = Callable[[Reference], AbstractContextManager[Path]]
+"""A folder with all weights of a policy, within a block: what was pruned is made again, and an adapter is merged."""
 FIGURES = ("greedy/success", "sampled/success", "sampled/turns")
 """The metrics of an evaluation that the card shows."""
 
@@ -76,7 +77,9 @@ def policy_of(artifacts: RunArtifacts, iteration: int | None) -> Reference:
     return artifacts.iterations[iteration - 1]["policy"] if iteration else artifacts.prepared["warm_start"]
 
 
-def write_policy(run: RecordedRun, policy: Reference, iteration: int | None, folder: Path) -> None:
+def write_policy(
+    run: RecordedRun, policy: Reference, iteration: int | None, folder: Path, whole_policy: WholePolicy
+) -> None:
     """Write a policy of the run, its tokenizer and its card into `folder`, all or nothing, and check that it loads."""
     from turnwise.policy.publication import export_policy
     from turnwise.policy.published import require_usable
@@ -89,7 +92,9 @@ def write_policy(run: RecordedRun, policy: Reference, iteration: int | None, fol
         require_usable(partial, engine="embedded", context_tokens=experiment["agent"]["context_tokens"])
 
 
-def register_best(name: str, runs: Sequence[RecordedRun], tracking_uri: str) -> RecordedRun | None:
+def register_best(
+    name: str, runs: Sequence[RecordedRun], tracking_uri: str, whole_policy: WholePolicy
+) -> RecordedRun | None:
     """Register the final policy that succeeds most in validation in MLflow, as the best version of the model `name`.
 
     Of equal ones it is the first run's. Returns whose it is: None, and nothing is registered, where every run was ended
@@ -101,7 +106,7 @@ def register_best(name: str, runs: Sequence[RecordedRun], tracking_uri: str) -> 
     best = max(whole, key=lambda run: success_of(run.artifacts.iterations[-1]["evaluation"]))
     policy = best.artifacts.final_policy
     with tempfile.TemporaryDirectory(dir=home()) as parent:
-        write_policy(best, policy, None, Path(parent) / "policy")
+        write_policy(best, policy, None, Path(parent) / "policy", whole_policy)
         register_policy(TrackingClient(tracking_uri), name, best.id, str(policy), Path(parent) / "policy")
     return best
 

@@ -1,1 +1,0 @@
-"""Recording of runs, and reading and comparing of recorded runs."""
