@@ -39,7 +39,6 @@ from turnwise.tracking.reproduction import (
     steps,
     why_different,
 )
-from turnwise.world import World, make_world
 
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME", URL_VARIABLE)
 """Environment variables that would make the reproduced run use the outer project's folders, or find its results."""
@@ -138,7 +137,7 @@ def margin_of(runs: Sequence[RecordedRun], margin: float | None) -> float:
 
     Raises ConfigurationError where the metric is no share and none is given.
     """
-    column = _world_of(runs[0]).primary_column
+    column = runs[0].artifacts.world.primary_column
     if margin is not None:
         return margin
     if not column.percent:
@@ -165,7 +164,7 @@ def answer(
         return True, f"{variant}: the same bits"
     if untested := [seed for seed, (run, _) in again.items() if run.artifacts.test is None]:
         return False, f"{variant}: differs: seed {untested[0]} was tested then, and now is not"
-    world = _world_of(next(iter(recorded.values())))
+    world = next(iter(recorded.values())).artifacts.world
     column = world.primary_column
     before = {
         seed: value
@@ -202,11 +201,6 @@ def _in_words(found: Repeat, measure: str) -> str:
     if found.further is None:
         return f"{said}; a thousand seeds would not decide it: take a wider margin or more test tasks"
     return f"{said}; repeating {found.further} more would decide it four times in five if nothing differs"
-
-
-def _world_of(run: RecordedRun) -> World:
-    section = run.artifacts.experiment["world"]
-    return make_world(section["name"], section["parameters"])
 
 
 def cli_of(folder: Path) -> str:

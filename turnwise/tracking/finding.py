@@ -9,10 +9,12 @@ parameters: this file and the store are all that is needed to look into a run.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -24,7 +26,7 @@ from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.library import PARENT
 from turnwise.tracking.runs import LEFT_OUT, SEEDS
 from turnwise.tracking.views import view_address
-from turnwise.world import Split
+from turnwise.world import Split, World, make_world
 
 ARTIFACTS_FILE = "artifacts.json"
 BASELINES_FILE = "baselines.json"
@@ -73,6 +75,12 @@ class RunArtifacts(BaseModel):
         last = self.iterations[-1]
         return last.get("returned", last["policy"])
 
+    @property
+    def world(self) -> World:
+        """The world in which it played, made as it was then."""
+        section = self.experiment["world"]
+        return _made_world(section["name"], json.dumps(section["parameters"]))
+
     def task_set(self, split: Split) -> Reference:
         """The task set of a split.
 
@@ -80,6 +88,11 @@ class RunArtifacts(BaseModel):
         """
         names = (f"{split}_task_set", f"{split}_panel", "panels")
         return next(self.prepared[name] for name in names if name in self.prepared)
+
+
+@cache
+def _made_world(name: str, parameters: str) -> World:
+    return make_world(name, json.loads(parameters))
 
 
 class BaselinesArtifacts(BaseModel):

@@ -23,7 +23,6 @@ from turnwise.reporting.markdown import render
 from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.episodes import in_training, on_task_sets
 from turnwise.training_runs.exported_policy import CARD, atomic_folder, shown_examples
-from turnwise.world import make_world
 
 SPLITS = {"training": "train", "validation": "validation", "test": "test"}
 """Each occasion's split, by the name that the hub gives it."""
@@ -35,8 +34,8 @@ def write_conversations(run: RecordedRun, folder: Path) -> dict[Occasion, int]:
     Returns how many there are of each occasion. Raises ConfigurationError where the run has solved none.
     """
     agent = Agent.model_validate_json(json.dumps(run.artifacts.experiment["agent"]))
-    section = run.artifacts.experiment["world"]
-    world = make_world(section["name"], section["parameters"])
+    world = run.artifacts.world
+    name = run.artifacts.experiment["world"]["name"]
     functions = make_format(agent.format, world).functions
     answer = "user" if functions is None else "tool"
     opening = list(_opening(run, instruction_of(agent, world), answer))
@@ -53,9 +52,9 @@ def write_conversations(run: RecordedRun, folder: Path) -> dict[Occasion, int]:
         card = render(
             "turnwise.reporting",
             "dataset-card.md.jinja",
-            metadata=_metadata(run, section["name"], counts),
+            metadata=_metadata(run, name, counts),
             run=run,
-            world=section["name"],
+            world=name,
             agent=agent,
             functions=None if functions is None else json.dumps(functions.signatures, indent=1),
             counts=[[SPLITS[occasion], str(count)] for occasion, count in counts.items()],

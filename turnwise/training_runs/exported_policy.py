@@ -30,7 +30,6 @@ from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.models import register_policy
 from turnwise.training_runs.state import worked_examples
-from turnwise.world import make_world
 
 CARD = "README.md"
 WholePolicy = Callable[[Reference], AbstractContextManager[Path]]
@@ -114,9 +113,8 @@ def register_best(
 def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
     """The model card: what the policy was made from and by, how it is prompted, and what it can do."""
     artifacts = run.artifacts
-    section = artifacts.experiment["world"]
     agent = Agent.model_validate_json(json.dumps(artifacts.experiment["agent"]))
-    world, content = make_world(section["name"], section["parameters"]), run.tags.get("pretrained")
+    world = artifacts.world
     functions = make_format(agent.format, world).functions
     tree = ancestry(default_store(), policy)
     conversion = conversion_of(tree)
@@ -127,10 +125,10 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         policy=policy,
         iteration=len(artifacts.iterations) if iteration is None else iteration,
         model=artifacts.experiment["policy"]["model"],
-        content=content,
+        content=run.tags.get("pretrained"),
         conversion=conversion,
         metadata=_metadata(run, policy, iteration, conversion),
-        world=section["name"],
+        world=artifacts.experiment["world"]["name"],
         agent=agent,
         instruction=instruction_of(agent, world),
         examples=[turn for each in shown_examples(artifacts.experiment) for turn in each.turns],

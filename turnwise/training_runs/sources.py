@@ -16,12 +16,10 @@ Values are computed as in the report: see `turnwise.results.cells` and `turnwise
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
@@ -38,7 +36,7 @@ from turnwise.tracking.names import mlflow_name
 from turnwise.training_runs.iteration_stages import accounts, recorded_groups
 from turnwise.training_runs.metrics import metrics_in
 from turnwise.training_runs.results import recorded_seconds
-from turnwise.world import Column, World, make_world
+from turnwise.world import Column
 
 DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>[^/]+)(/(?P<column>.+))?")
 """A difference of two rows, with a minus sign as in the report or with a hyphen as typed, and a column of COMPARED."""
@@ -142,7 +140,7 @@ def _curve_source(what: str, run: RecordedRun, iteration: int | None) -> Source 
         evaluation = _artifact_of(kind, run, iteration)
         if evaluation is None:
             return None
-        world = _world(run)
+        world = run.artifacts.world
         return Source(cell(evaluation, world, column_of(world, name)), evaluation, run)
     made = _latest(kind, run, iteration)
     metrics = {} if made is None else default_store().metrics(made)
@@ -191,7 +189,7 @@ def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | Non
     """An evaluation's value in a column of the table, or by a metric that MLflow has of a run's test."""
     column = next((column for column in _columns(run) if column.heading == heading), None)
     if column is not None:
-        return cell(evaluation, _world(run), column)
+        return cell(evaluation, run.artifacts.world, column)
     metrics = {mlflow_name(name): value for name, value in default_store().metrics(evaluation).items()}
     return metrics.get(mlflow_name(heading))
 
@@ -323,14 +321,4 @@ def _after(row: str, what: str) -> str | None:
 
 def _columns(run: RecordedRun) -> list[Column]:
     attempts = run.artifacts.experiment["agent"]["mode"].get("attempts") or 1
-    return table_columns(_world(run), attempts)
-
-
-def _world(run: RecordedRun) -> World:
-    section = run.artifacts.experiment["world"]
-    return _loaded_world(section["name"], json.dumps(section["parameters"]))
-
-
-@cache
-def _loaded_world(name: str, parameters: str) -> World:
-    return make_world(name, json.loads(parameters))
+    return table_columns(run.artifacts.world, attempts)

@@ -19,7 +19,7 @@ from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.library import PARENT
 from turnwise.tracking.runs import FAILURE
-from turnwise.world import Column, World, make_world
+from turnwise.world import Column, World
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +33,11 @@ class Group:
     """The runs of the group that are compared, by seed; also those that were ended early."""
     left_out: dict[int, RecordedRun] = field(default_factory=dict)
     """Those that a fault has left out, by seed."""
+
+    @property
+    def world(self) -> World:
+        """The world of its runs."""
+        return next(iter(self.runs.values())).artifacts.world
 
 
 def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
@@ -114,7 +119,7 @@ def judged(groups: Sequence[Group], stated: float) -> Judgement:
 
     Raises ConfigurationError if a run lacks a value.
     """
-    world = _world(groups[0])
+    world = groups[0].world
     primary = world.primary_column
     variants, frames = _results(groups, world, primary)
     curves = {group.name: _whole_curves(group, world) for group in groups}
@@ -127,7 +132,7 @@ def judged_greedy(groups: Sequence[Group]) -> Judgement:
 
     Raises ConfigurationError if a run lacks a value.
     """
-    world = _world(groups[0])
+    world = groups[0].world
     column = greedy_column(world)
     variants, frames = _results(groups, world, column)
     return _with_race_notes(judge(column.heading, variants, frames=frames, share=column.percent), groups)
@@ -160,12 +165,7 @@ def _results(
 
 def at_equal_cost(groups: Sequence[Group], spending: Spending) -> list[AtEqualBudget]:
     """Compare the groups on each axis at the largest budgets that every run has spent: see `turnwise.results.costs`."""
-    return at_equal_budgets([course for group in groups for course in _courses(group, spending)], _world(groups[0]))
-
-
-def _world(group: Group) -> World:
-    section = next(iter(group.runs.values())).artifacts.experiment["world"]
-    return make_world(section["name"], section["parameters"])
+    return at_equal_budgets([course for group in groups for course in _courses(group, spending)], groups[0].world)
 
 
 def _test_metrics(run: RecordedRun, world: World, column: Column) -> dict[str, float]:
@@ -181,7 +181,7 @@ def _test_metrics(run: RecordedRun, world: World, column: Column) -> dict[str, f
 
 def references(groups: Sequence[Group]) -> dict[str, Interval]:
     """The primary metric of warm starts and baselines on the test task sets, each once; by ablation if several."""
-    world = _world(groups[0])
+    world = groups[0].world
     primary = world.primary_column
     runs = [next(iter(group.runs.values())) for group in groups]
     found = {

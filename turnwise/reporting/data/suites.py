@@ -19,7 +19,6 @@ from turnwise.store import default_store
 from turnwise.store.digests import digest_of
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.library import PARENT
-from turnwise.world import make_world
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,7 @@ def _world_labels(runs: Sequence[RecordedRun]) -> dict[tuple[str, str], str]:
 
 def _normalised(run: RecordedRun) -> float | None:
     """The run's score between the random policy and the oracle; None where these give no scale."""
-    section = run.artifacts.experiment["world"]
-    world = make_world(section["name"], section["parameters"])
+    world = run.artifacts.world
     assert run.artifacts.test is not None, "only tested runs have a score"
     evaluations = [run.artifacts.test, *(run.baselines.get(name) for name in ("random", "oracle"))]
     score, low, high = (None if each is None else cell(each, world, world.primary_column) for each in evaluations)
