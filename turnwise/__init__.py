@@ -34,7 +34,7 @@ PUBLIC = {
         "flows.python.outside_agents": "Learned learn record",
         "flows.python.recorded": "OpenedPolicy RecordedRuns runs",
         "flows.python.running": "FinishedAblation ablation evaluate prepare run sweep",
-        "flows.python.what_if": "WhatIfResult credit_rollouts what_if",
+        "flows.python.what_if": "what_if",
         "flows.sweep": "SweepResult",
         "tasks.observing": "StageCall",
         "turnwise.agent.added_rewards": "RewardFunction",
@@ -49,6 +49,8 @@ PUBLIC = {
         "turnwise.experiment": "Experiment",
         "turnwise.store": "Reference",
         "turnwise.tracking.finding": "RecordedRun",
+        "turnwise.training_runs.imported_credit": "credit_rollouts",
+        "turnwise.training_runs.what_if": "WhatIfResult",
         "turnwise.world": "Column Environment Limits Observation Remaining Reward ScriptedAction Split Step Task World "
         "installed_worlds make_world",
     }.items()

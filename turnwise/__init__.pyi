@@ -16,8 +16,6 @@ from flows.python.running import evaluate as evaluate
 from flows.python.running import prepare as prepare
 from flows.python.running import run as run
 from flows.python.running import sweep as sweep
-from flows.python.what_if import WhatIfResult as WhatIfResult
-from flows.python.what_if import credit_rollouts as credit_rollouts
 from flows.python.what_if import what_if as what_if
 from flows.sweep import SweepResult as SweepResult
 from tasks.observing import StageCall as StageCall
@@ -46,6 +44,8 @@ from turnwise.reporting.ablation_report import read_report as read_report
 from turnwise.reporting.judging import judge as judge
 from turnwise.store import Reference as Reference
 from turnwise.tracking.finding import RecordedRun as RecordedRun
+from turnwise.training_runs.imported_credit import credit_rollouts as credit_rollouts
+from turnwise.training_runs.what_if import WhatIfResult as WhatIfResult
 from turnwise.world import Column as Column
 from turnwise.world import Environment as Environment
 from turnwise.world import Limits as Limits

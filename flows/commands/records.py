@@ -236,10 +236,11 @@ def what_if(
     """Show what other credit or losses would make of rollouts that exist."""
     from rich.console import Console
 
-    from flows.python.what_if import credit_rollouts, what_if
+    from flows.python.what_if import what_if
     from turnwise.reporting.html.what_if_page import WHAT_IF_FILES
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.what_if import what_if_tables
+    from turnwise.training_runs.imported_credit import credit_rollouts
 
     of_run = {"-s": settings, "--iteration": iteration, "--remake": remake, "--tracking": tracking}
     of_files = {"--rule": rules, "--weight": weights, "--format": format, "--tokenizer": tokenizer}
@@ -298,10 +299,10 @@ def lineage(
     """Go from a number or an artifact back to everything that it came from."""
     from rich.console import Console
 
-    from flows.commands.lineage import print_answer, print_diffs
     from tasks.restoring import opened
     from turnwise.store import default_store
     from turnwise.store.provenance import matching_artifacts
+    from turnwise.training_runs.lineage import print_answer, print_diffs
     from turnwise.training_runs.record import recorded_here, recorded_store, use_project_storage
     from turnwise.training_runs.sources import NumberAnswer, Source, answer
 
@@ -390,7 +391,11 @@ def reproduce(
     """Run what was recorded again, with its code and parameters: the same bits, within the margin, or not."""
     from rich.console import Console
 
-    from flows.commands.reproduction import (
+    from turnwise.project import home, project_root
+    from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
+    from turnwise.tracking.library import PARENT
+    from turnwise.training_runs.record import recorded_store
+    from turnwise.training_runs.reproduction import (
         answer,
         check_out,
         equal,
@@ -400,10 +405,6 @@ def reproduce(
         require_checkout,
         store_of,
     )
-    from turnwise.project import home, project_root
-    from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
-    from turnwise.tracking.library import PARENT
-    from turnwise.training_runs.record import recorded_store
 
     console, uri = Console(highlight=False, soft_wrap=True), recorded_store(tracking)
     runs = find_runs(uri, wanted)

@@ -1,152 +1,31 @@
-"""`what_if`: other credit and losses on a rollout that exists, as numbers and as a page."""
+"""`what_if`: other credit and losses on a rollout of a recorded run, as numbers and as a page."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 
 from flows.python.recorded import RecordedRuns, runs
 from flows.runtime.flow_runs import ready_for_prefect, run_flow
 from flows.runtime.process_settings import prepare_process
-from tasks.health.health import read_health
-from turnwise.config.overlays import parse_setting, read_yaml, with_value
-from turnwise.data.arrays import TrajectoryAdvantages
-from turnwise.data.imported_rollouts import RolloutFormat, read_rollouts
-from turnwise.errors import ConfigurationError
-from turnwise.experiment import Experiment, build
-from turnwise.project import project_root
 from turnwise.reporting.data.episodes import Wanted
-from turnwise.reporting.html.what_if_page import Compared, write_what_if
-from turnwise.results.report_data import Sample
-from turnwise.results.what_if import ChangedSetting, WhatIf, compare_rules
-from turnwise.tracking.finding import RecordedRun
+from turnwise.results.what_if import WhatIf, compare_rules
 from turnwise.training_runs.episodes import in_training, legible
-from turnwise.training_runs.state import changed
-from turnwise.world import Reward
-
-SECTIONS = ("credit", "critic", "optimization", "rewards", "selection")
-"""The sections that say what is made of a rollout. All others say how it is sampled, or with which policy."""
-FIXED = ("optimization.adapter", "optimization.iterations", "optimization.method", "critic.trunk")
-"""Keys of theirs that say which policy there is."""
-
-
-def other_experiment(
-    run: RecordedRun, number: int, settings: Mapping[str, Any] | Iterable[str]
-) -> tuple[Experiment, Experiment]:
-    """The configuration with which a run learned from its rollout `number`, and that with these settings.
-
-    Raises ConfigurationError for an iteration that the run has not, for a setting that would have sampled another
-    rollout or needs what the run does not have, and for settings that change nothing.
-    """
-    made = run.artifacts.iterations
-    if not 1 <= number <= len(made):
-        raise ConfigurationError(f"--iteration must be from 1 to {len(made)}, those of {run.name}; found {number}")
-    recorded = _learned_with(run, number)
-    if recorded.optimization.method == "evolution":
-        raise ConfigurationError(
-            f"{run.name} imitated its successes (optimization.method: evolution), which no advantages say anything of: "
-            "name a run that learned by reinforcement"
-        )
-    values: dict[str, Any] = recorded.model_dump(mode="json")
-    changes = list(settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings))
-    for key, value in changes:
-        if key.partition(".")[0] not in SECTIONS or key in FIXED:
-            raise ConfigurationError(
-                f"a recorded rollout is not sampled again and has one policy: what-if takes keys of "
-                f"{', '.join(SECTIONS)}, but for {', '.join(FIXED)}; found {key}: run an experiment with it"
-            )
-        values = with_value(values, key, value)
-    other = build(values, like=recorded)
-    if other == recorded:
-        raise ConfigurationError(
-            f"the settings must differ from those of {run.name}, e.g. -s credit.estimator=rloo; found "
-            f"{'the same values' if changes else 'none'}"
-        )
-    if other.has_critic and "values" not in made[number - 1]:
-        raise ConfigurationError(
-            f"credit.estimator {other.credit.estimator} needs a critic's values, and {run.name} learned without a "
-            "critic: choose an estimator without one, or a run with one"
-        )
-    if other.selection != recorded.selection and other.selection.rule == "mixed":
-        raise ConfigurationError(
-            "selection.rule mixed samples further groups until there are enough, and a recorded rollout has those that "
-            "it has: choose another rule"
-        )
-    return recorded, other
-
-
-def _learned_with(run: RecordedRun, number: int) -> Experiment:
-    """The configuration of a run's iteration: as it began, with what alarms had changed before."""
-    artifacts = run.artifacts
-    project = read_yaml(project_root() / "params.yaml")
-    ablation = {**project["ablation"], "name": run.ablation or run.name, "seeds": [artifacts.seed]}
-    experiment = build(
-        {
-            **{name: project[name] for name in ("storage", "tracking")},
-            **artifacts.experiment,
-            "ablation": {**ablation, "variants": [artifacts.variant]},
-            "variants": {artifacts.variant: {}},
-        }
-    )
-    for made in artifacts.iterations[: number - 1]:
-        if "returned" in made and (change := read_health(made["health"]).alarm.change) is not None:
-            experiment = changed(experiment, change)
-    return experiment
-
+from turnwise.training_runs.what_if import (
+    SHOWN,
+    WhatIfResult,
+    differences,
+    most_different,
+    of_turns,
+    other_experiment,
+    rewards_of,
+    side_by_side,
+)
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from flows.what_if import Recredited
-
-NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
-SHOWN = 48
-"""Default number of episodes on the page."""
-Advantages = Mapping[str, Mapping[int, TrajectoryAdvantages]]
-"""By rule and by trajectory."""
-
-
-@dataclass(frozen=True)
-class WhatIfResult:
-    """What other settings would make of a rollout: `report` in numbers, `episodes` with every rule's advantages."""
-
-    report: WhatIf
-    episodes: Sequence[Compared]
-    """All episodes of the rollout, by rule."""
-    shown: Sequence[Compared]
-    """Those that the page shows, with the texts of their tokens."""
-    name: str
-    """Of its folder in `results/what-if`."""
-
-    def turns(self) -> pd.DataFrame:
-        """One row per turn of each episode, with a column of advantages per rule."""
-        import pandas as pd
-
-        rows = []
-        for index, episode in enumerate(self.episodes):
-            trajectory = next(iter(episode.values())).trajectory
-            for place in range(len(trajectory.turns)):
-                named = {"episode": index, "task": trajectory.task.id, "group": trajectory.group, "turn": place}
-                values = {
-                    name: None if sample.advantages is None else sample.advantages[place]
-                    for name, sample in episode.items()
-                }
-                rows.append({**named, **values})
-        return pd.DataFrame(rows)
-
-    def write(self, folder: str | Path | None = None) -> Path:
-        """Write `what_if.json` and `what_if.html`, by default to `results/what-if/NAME`; returns the folder."""
-        to = project_root() / "results" / "what-if" / self.name if folder is None else Path(folder)
-        write_what_if(self.report, self.shown, len(self.episodes), to)
-        return to
 
 
 def what_if(
@@ -209,145 +88,3 @@ def what_if(
         side_by_side(dict(zip(chosen, legible_samples, strict=True)), advantages, rewards),
         f"{found.name}-{number}".replace(" ", "-").replace("/", "-"),
     )
-
-
-def credit_rollouts(
-    files: str | Path | Sequence[str | Path],
-    rules: Sequence[str] = (),
-    *,
-    format: RolloutFormat | None = None,
-    tokenizer: str | Path | None = None,
-    weights: Mapping[str, float] = NO_WEIGHTS,
-    shown: int = SHOWN,
-) -> WhatIfResult:
-    """What credit rules make of rollouts that another system has written. Nothing is computed with a policy.
-
-    Args:
-        files: files or folders of one format, see `turnwise.data.imported_rollouts`.
-        rules: names of credit rules, each with options as in `"mt-grpo rule=paper"`; by default four common ones. The
-            others are compared with the first.
-        format: its name; None: it is known by the first row.
-        tokenizer: a folder with a tokenizer.json, which counts and spells replies; None: words are counted.
-        weights: of rewards, in place of the file's own.
-        shown: about how many episodes the page shows.
-
-    Raises:
-        ConfigurationError: a row of a file is wrong (with file, row and field), or no rule can be applied.
-    """
-    from turnwise.training_runs.imported_credit import (
-        RULES,
-        credit_imported,
-        read_rules,
-        read_tokenizer,
-        reward_sections,
-    )
-
-    paths = [Path(each) for each in ([files] if isinstance(files, str | Path) else files)]
-    credits = read_rules(rules or RULES)
-    imported = read_rollouts(paths, format, None if tokenizer is None else read_tokenizer(Path(tokenizer)))
-    sections = reward_sections(imported, weights)
-    advantages, left_out = credit_imported(imported, credits, sections)
-    groups = [each.group for each in imported.trajectories]
-    of_groups = f"{count} groups" if (count := len(set(groups))) > 1 else "1 group"
-    named = ", ".join(f"{name} ({each.level}, weight {each.weight:g})" for name, each in sections.items())
-    report = WhatIf(
-        title=f"What if: {paths[0].name}",
-        rollout=f"{len(groups)} episodes in {of_groups} of {', '.join(map(str, paths))}, read as {imported.format}. "
-        f"Rewards: {named}.",
-        rules=compare_rules({name: of_turns(each) for name, each in advantages.items()}),
-        notes=[
-            "There is no policy here, and so no gradient: credit needs rewards, groups, turns and lengths alone.",
-            f"Lengths are counted in {imported.counted}.",
-            *imported.notes,
-        ],
-        left_out=left_out,
-    )
-    of_file = {name: Reward("", each.level, each.weight) for name, each in sections.items()}
-    rewards = {name: of_file for name in advantages}  # noqa: C420
-    samples = {
-        index: Sample(f"episode {each.replica + 1}", each, None, {}) for index, each in enumerate(imported.trajectories)
-    }
-    chosen = {index: samples[index] for index in most_different(advantages, groups, shown)}
-    return WhatIfResult(
-        report,
-        side_by_side(samples, advantages, rewards),
-        side_by_side(chosen, advantages, rewards),
-        paths[0].stem,
-    )
-
-
-def of_turns(advantages: Mapping[int, TrajectoryAdvantages]) -> dict[int, list[float]]:
-    """By trajectory, the advantages of its turns."""
-    return {index: each.turns for index, each in advantages.items()}
-
-
-def rewards_of(experiment: Experiment) -> dict[str, Reward]:
-    """The level and the weight of each reward, for a page."""
-    return {name: Reward("", section.level, section.weight) for name, section in experiment.rewards.items()}
-
-
-def differences(experiments: Mapping[str, Experiment]) -> list[ChangedSetting]:
-    """The keys whose values differ between configurations."""
-    values = {name: dict(_flat(each.model_dump(mode="json"))) for name, each in experiments.items()}
-    keys = dict.fromkeys(key for each in values.values() for key in each)
-    return [
-        ChangedSetting(key, {name: json.dumps(each[key]) if key in each else "" for name, each in values.items()})
-        for key in keys
-        if len({json.dumps(each.get(key)) for each in values.values()}) > 1
-    ]
-
-
-def side_by_side(
-    samples: Mapping[int, Sample], advantages: Advantages, rewards: Mapping[str, Mapping[str, Reward]]
-) -> list[Compared]:
-    """Each of these trajectories with the advantages of every rule, by its index in the rollout."""
-    found: list[Compared] = []
-    for index, sample in samples.items():
-        by_rule = {}
-        for name, of_rule in advantages.items():
-            credited = of_rule.get(index)
-            by_rule[name] = dataclasses.replace(
-                sample,
-                advantages=None if credited is None else credited.turns,
-                token_advantages=None
-                if credited is None
-                else credited.by_turn([len(turn.reply_tokens) for turn in sample.trajectory.turns]),
-                rewards=dict(rewards[name]),
-            )
-        found.append(by_rule)
-    return found
-
-
-def most_different(advantages: Advantages, groups: Sequence[int], limit: int) -> list[int]:
-    """The trajectories of whole groups, first those about which rules differ most, at most `limit` of them.
-
-    Rules differ in scale, so each is divided by its root mean square.
-    """
-    scaled = []
-    for of_rule in advantages.values():
-        flat = np.array([value for each in of_rule.values() for value in each.turns])
-        size = float(np.sqrt((flat**2).mean())) if len(flat) and flat.any() else 1.0
-        scaled.append({index: np.array(each.turns) / size for index, each in of_rule.items()})
-    members: dict[int, list[int]] = {}
-    for index, group in enumerate(groups):
-        members.setdefault(group, []).append(index)
-
-    def difference(group: int) -> float:
-        rows = [[each[index] for each in scaled if index in each] for index in members[group]]
-        return sum(float(np.ptp(np.stack(row), axis=0).sum()) for row in rows if len(row) > 1)
-
-    chosen: list[int] = []
-    for group in sorted(members, key=difference, reverse=True):
-        if chosen and len(chosen) + len(members[group]) > limit:
-            break
-        chosen += members[group][:limit]
-    return chosen
-
-
-def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        name = f"{within}.{key}" if within else key
-        if isinstance(value, Mapping):
-            yield from _flat(value, name)
-        else:
-            yield name, value

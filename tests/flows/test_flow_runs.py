@@ -98,7 +98,7 @@ def test_the_runs_of_an_ablation_are_found_by_tag_and_as_parts_of_its_flow_run()
 
 def test_neither_prefect_nor_mlflow_is_imported_to_look_for_records() -> None:
     code = (
-        "import sys, flows.commands.running, flows.commands.records, flows.commands.lineage, flows.plan, "
+        "import sys, flows.commands.running, flows.commands.records, turnwise.training_runs.lineage, flows.plan, "
         "turnwise.training_runs.episodes, turnwise.training_runs.sources, turnwise.reporting.data.run_groups; "
         "print([name for name in ('prefect', 'mlflow', 'matplotlib', 'torch', 'transformers') if name in sys.modules])"
     )

@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 from stage_samples import trajectory, turn
 
-from flows.commands.reproduction import answer, cli_of, equal, margin_of
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.store import Reference, Store, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
+from turnwise.training_runs.reproduction import answer, cli_of, equal, margin_of
 
 
 def a_run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from turnwise.config.overlays import parse_setting
@@ -13,18 +14,80 @@ from turnwise.credit import CreditBatch, estimator_of, rollout_advantages
 from turnwise.credit.batch import NEEDS, RESCORED
 from turnwise.credit.selection import trainable
 from turnwise.data.arrays import TrajectoryAdvantages
-from turnwise.data.imported_rollouts import Imported
+from turnwise.data.imported_rollouts import Imported, RolloutFormat, read_rollouts
 from turnwise.data.trajectory import trajectory_arrays
 from turnwise.errors import ConfigurationError, CreditError
+from turnwise.results.report_data import Sample
+from turnwise.results.what_if import WhatIf, compare_rules
 from turnwise.suggestions import unknown
+from turnwise.training_runs.what_if import SHOWN, WhatIfResult, most_different, of_turns, side_by_side
+from turnwise.world import Reward
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 RULES = ("grpo", "rloo", "mt-grpo", "gigpo")
 """What is compared where no rule is named."""
 OF_A_POLICY = ("values", "greedy_rewards", *RESCORED)
 """What a rule may need that no file of rollouts has, but a policy or a critic."""
+
+
+def credit_rollouts(
+    files: str | Path | Sequence[str | Path],
+    rules: Sequence[str] = (),
+    *,
+    format: RolloutFormat | None = None,
+    tokenizer: str | Path | None = None,
+    weights: Mapping[str, float] = NO_WEIGHTS,
+    shown: int = SHOWN,
+) -> WhatIfResult:
+    """What credit rules make of rollouts that another system has written. Nothing is computed with a policy.
+
+    Args:
+        files: files or folders of one format, see `turnwise.data.imported_rollouts`.
+        rules: names of credit rules, each with options as in `"mt-grpo rule=paper"`; by default four common ones. The
+            others are compared with the first.
+        format: its name; None: it is known by the first row.
+        tokenizer: a folder with a tokenizer.json, which counts and spells replies; None: words are counted.
+        weights: of rewards, in place of the file's own.
+        shown: about how many episodes the page shows.
+
+    Raises:
+        ConfigurationError: a row of a file is wrong (with file, row and field), or no rule can be applied.
+    """
+    paths = [Path(each) for each in ([files] if isinstance(files, str | Path) else files)]
+    credits = read_rules(rules or RULES)
+    imported = read_rollouts(paths, format, None if tokenizer is None else read_tokenizer(Path(tokenizer)))
+    sections = reward_sections(imported, weights)
+    advantages, left_out = credit_imported(imported, credits, sections)
+    groups = [each.group for each in imported.trajectories]
+    of_groups = f"{count} groups" if (count := len(set(groups))) > 1 else "1 group"
+    named = ", ".join(f"{name} ({each.level}, weight {each.weight:g})" for name, each in sections.items())
+    report = WhatIf(
+        title=f"What if: {paths[0].name}",
+        rollout=f"{len(groups)} episodes in {of_groups} of {', '.join(map(str, paths))}, read as {imported.format}. "
+        f"Rewards: {named}.",
+        rules=compare_rules({name: of_turns(each) for name, each in advantages.items()}),
+        notes=[
+            "There is no policy here, and so no gradient: credit needs rewards, groups, turns and lengths alone.",
+            f"Lengths are counted in {imported.counted}.",
+            *imported.notes,
+        ],
+        left_out=left_out,
+    )
+    of_file = {name: Reward("", each.level, each.weight) for name, each in sections.items()}
+    rewards = {name: of_file for name in advantages}  # noqa: C420
+    samples = {
+        index: Sample(f"episode {each.replica + 1}", each, None, {}) for index, each in enumerate(imported.trajectories)
+    }
+    chosen = {index: samples[index] for index in most_different(advantages, groups, shown)}
+    return WhatIfResult(
+        report,
+        side_by_side(samples, advantages, rewards),
+        side_by_side(chosen, advantages, rewards),
+        paths[0].stem,
+    )
 
 
 def read_rules(named: Sequence[str]) -> dict[str, Credit]:
