@@ -13,8 +13,7 @@ from rich.console import Console
 from flows.plan import plan_ablation
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.report import AblationResult, open_record, publish, report_runs
-from flows.runtime.budget import require_budget
-from flows.runtime.disk import disk_guard
+from flows.runtime.disk import disk_guard, require_budget
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import untagged_tasks
 from flows.workers.sharing import shared_runs

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flows.sampling import evaluation
 from tasks.calls import Call, Make, Unrecorded, call, make_call
-from tasks.prepare.conversations import ConversationParameters, conversations
+from tasks.prepare.imitation import ConversationParameters, conversations
 from tasks.prepare.materials import (
     ConversionParameters,
     DemonstrationParameters,

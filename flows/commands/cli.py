@@ -18,14 +18,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from flows.commands.judge import judge
 from flows.commands.options import refusal
 from flows.commands.record import record
-from flows.commands.records import compare, export, lineage, reproduce, show, ui, what_if
+from flows.commands.records import compare, export, judge, lineage, reproduce, show, suite, ui, what_if
 from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
 from flows.commands.starting import init, new
 from flows.commands.store import prune, restore, verify
-from flows.commands.suite import suite
 from flows.commands.worlds import check, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
 from flows.runtime.streams import prepare_streams, unwritten_output

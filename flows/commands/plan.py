@@ -16,8 +16,7 @@ from rich.table import Table
 from flows.health import signal_at_start
 from flows.plan import Plan, plan_ablation
 from flows.prepare import draw_tasks
-from flows.runtime.budget import require_budget
-from flows.runtime.disk import PlannedRun, free_disk, needs_of, planned_run
+from flows.runtime.disk import PlannedRun, free_disk, needs_of, planned_run, require_budget
 from tasks.calls import Unrecorded
 from turnwise.config.runner import Runner
 from turnwise.config.schema import Ablation

@@ -1,4 +1,4 @@
-"""The commands on recorded runs. Each imports what it needs only when it runs.
+"""The commands on recorded runs, and on results of other systems. Each imports what it needs only when it runs.
 
 turnwise show                                      the last batch of the latest ablation's first run
 turnwise show "mt-grpo seed 1" --failure           those that did not solve their task
@@ -9,6 +9,14 @@ turnwise show credit --html episodes.html          a page of the whole ablation,
 turnwise compare credit                            the variants of an ablation
 turnwise compare credit longer                     those of two ablations
 turnwise compare variant=mt-grpo variant=grpo-or   by tag; runs are named by id or name as well
+
+turnwise suite                                     every rule in every world that is recorded
+turnwise suite lakes search --rule grpo --rule rloo    two rules, by the runs of two ablations
+
+turnwise judge scores.csv                                     columns method, seed, task and score, or their like
+turnwise judge runs/*/trainer_state.json --score eval_reward  a log per run; method and seed are read off its path
+turnwise judge logs/*.eval                                    Inspect's logs: models compared over samples
+turnwise judge http://localhost:5000#experiment --to judged   MLflow's runs; the page and its figures in a folder
 
 turnwise what-if "mt-grpo seed 1" --iteration 7 -s credit.estimator=rloo          other credit for a recorded rollout
 turnwise what-if rollouts.jsonl --rule grpo --rule "mt-grpo rule=paper"            rules on another system's rollouts
@@ -192,6 +200,100 @@ def compare(
             write_whole(csv / f"{table.name}.csv", table.to_csv())
     if html is not None:
         console.save_html(str(html))
+
+
+def suite(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Id, name or tag of ablations or runs.", show_default="all recorded"),
+    ] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option("--rule", metavar="VARIANT", help="Only this; may be repeated.", show_default="all"),
+    ] = None,
+    worlds: Annotated[
+        list[str] | None,
+        typer.Option("--world", metavar="WORLD", help="Only this; may be repeated.", show_default="all"),
+    ] = None,
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where page, figure and data go.")] = Path(
+        "results/suite"
+    ),
+    tracking: Tracking = None,
+) -> None:
+    """Compare rules over worlds: interquartile means, ranks, profiles."""
+    from rich.console import Console
+
+    from turnwise.reporting.data.suites import collect_suite
+    from turnwise.reporting.html.suite_page import PAGE_FILE, write_suite
+    from turnwise.reporting.terminal.suite import suite_tables
+    from turnwise.reporting.terminal.tables import print_table
+    from turnwise.tracking.finding import find_all_runs
+    from turnwise.training_runs.record import recorded_here, recorded_store
+
+    uri, console = recorded_store(tracking), Console(highlight=False)
+    found = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)
+    report = collect_suite(found, rules or (), worlds or ())
+    console.print(f"{report.headline}.", style="bold", markup=False)
+    console.print()
+    for table in suite_tables(report):
+        print_table(table, console)
+    for each in report.missing:
+        console.print(f"Missing: {each}", markup=False, soft_wrap=True)
+    write_suite(report, to)
+    console.print(f"page  {to / PAGE_FILE}", markup=False, soft_wrap=True)
+
+
+def judge(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help=".csv, .jsonl, .json, .eval; or MLflow's URI#experiment.", show_default=False
+        ),
+    ],
+    method: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The method that made a score.", show_default="detected")
+    ] = None,
+    seed: Annotated[str | None, typer.Option(metavar="COLUMN", help="Its seed.", show_default="detected")] = None,
+    task: Annotated[str | None, typer.Option(metavar="COLUMN", help="Its task.", show_default="detected")] = None,
+    score: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The score; higher is better.", show_default="detected")
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="In logs: the last of each run counts.", show_default="detected"),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Only rows with this value; may be repeated.", show_default=False),
+    ] = None,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Compare even where runs lack tasks.")] = False,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write page, tables and figures.", show_default=False)
+    ] = None,
+) -> None:
+    """Judge results of other systems, with an ablation's verdicts."""
+    from rich.console import Console
+
+    from turnwise.reporting.finding import report_finding
+    from turnwise.reporting.terminal.tables import print_table
+    from turnwise.reporting.terminal.verdicts import tables
+
+    wanted = dict(each.split("=", 1) for each in only or [] if "=" in each)
+    if len(wanted) < len(only or []):
+        raise ConfigurationError(f"--only must be COLUMN=VALUE, each column once; found {' '.join(only or [])}")
+    judged = tw.judge(
+        sources, method=method, seed=seed, task=task, score=score, step=step, only=wanted, anyway=anyway, to=to
+    )
+    console, report = Console(highlight=False), judged.data
+    assert report.judgement is not None, "scores are always judged"
+    console.print(report_finding(report), style="bold", markup=False)
+    for note in [report.description, *report.notes]:
+        console.print(note, markup=False)
+    console.print()
+    for table in tables(report.judgement, where=""):
+        print_table(table, console)
+    if to is not None:
+        console.print(f"{judged.page}", soft_wrap=True, markup=False)
 
 
 def what_if(

@@ -1,4 +1,4 @@
-"""Upper bounds on the work of an ablation, and on the disk that it needs, before any of it is done.
+"""Upper bounds on the work of an ablation, on what it spends and on the disk that it needs, before any of it is done.
 
 Disk, for n weights of which t are trained: each policy takes 4 n bytes of weights and 8 t of moments in float32,
 counted for the policies for which the section `storage` keeps them, plus one full copy while the next is written; with
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flows.plan import stages_of_run
@@ -174,6 +174,30 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
         len(evaluated) - 1,
         len(stages),
     )
+
+
+def require_budget(experiment: Experiment, runs: Sequence[PlannedRun] | None = None) -> None:
+    """Refuse `ablation.budget` where a variant cannot spend as much by its last evaluation, even at most.
+
+    `runs` are those of the variants where they are known. Raises ConfigurationError.
+    """
+    budget = experiment.ablation.budget
+    if budget is None:
+        return
+    last = experiment.optimization.iterations
+    for run in runs or [planned_run(experiment, name) for name in experiment.ablation.variants]:
+        most = {
+            "iterations": last,
+            "sampled_tokens": run.reply_tokens,
+            "trained_tokens": run.reply_tokens,
+            "environment_steps": run.turns,
+        }.get(budget.axis)
+        if most is not None and most < budget.amount:
+            raise ConfigurationError(
+                f"ablation.budget must be within what every run can spend; {run.variant} makes at most {most:,} "
+                f"{budget.axis.replace('_', ' ')} in {last} iterations; found {budget.heading}: lower it, or raise "
+                "optimization.iterations"
+            )
 
 
 def _longest_replies(agent: Agent) -> list[int]:

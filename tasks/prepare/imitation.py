@@ -1,8 +1,11 @@
-"""What supervised steps imitate, from the store: demonstrations, or a user's conversations."""
+"""What supervised steps imitate, from the store: demonstrations, or a user's file of chat messages."""
 
 from __future__ import annotations
 
-from tasks.prepare.conversations import kept_conversations
+from pathlib import Path
+
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
 from turnwise.agent.imitation import (
     conversation_sequences,
     conversation_texts,
@@ -10,9 +13,48 @@ from turnwise.agent.imitation import (
     demonstration_texts,
 )
 from turnwise.agent.playing import PlayParameters
+from turnwise.config.schema import Section
 from turnwise.data.arrays import SequenceBatch
+from turnwise.data.conversations import (
+    CONVERSATIONS,
+    Conversation,
+    read_conversations,
+    read_saved_conversations,
+    write_conversations,
+)
 from turnwise.data.trajectory_files import read_trajectories
+from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
+from turnwise.store.outside import Outside, cached_sha256
+
+
+class ConversationParameters(Section):
+    """The parameters of the conversations."""
+
+    file: Outside
+
+
+@task(name="conversations", task_run_name="{label}: conversations", retries=1)
+@depends_on(kernel=("turnwise.data.conversations",), writes=CONVERSATIONS, platform_bound=False)
+def conversations(parameters: ConversationParameters, *, label: str = "preparation") -> Reference:
+    """Check and save the conversations of the file, one per line.
+
+    Raises ConfigurationError, with the line and the field where a conversation is not valid.
+    """
+    path = Path(parameters.file.place)
+    found = read_conversations(path)
+    if cached_sha256(path) != parameters.file.content:
+        raise ConfigurationError(f"data.conversations must not change while it is read; {path} has: run again")
+    with default_store().write("conversations") as draft:
+        write_conversations(draft.folder, found)
+        draft.metrics["conversations"] = len(found)
+        draft.metrics["replies"] = sum(len(conversation.exchanges) for conversation in found)
+    return draft.reference
+
+
+def kept_conversations(reference: Reference) -> list[Conversation]:
+    """The conversations that an artifact holds."""
+    return read_saved_conversations(default_store().folder(reference))
 
 
 def texts_to_imitate(demonstrations: Reference) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.caching import cache_key, recompute
-from tasks.prepare.conversations import ConversationParameters, conversations
+from tasks.prepare.imitation import ConversationParameters, conversations
 from tasks.prepare.materials import PolicyParameters, TokenizerParameters, initial_policy, tokenizer
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.config.schema import WorldSection

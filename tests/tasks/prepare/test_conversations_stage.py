@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.prepare.conversations import ConversationParameters, conversations, kept_conversations
+from tasks.prepare.imitation import ConversationParameters, conversations, kept_conversations
 from turnwise.data.conversations import Conversation, ConversationExchange
 from turnwise.errors import ConfigurationError
 from turnwise.store import default_store
