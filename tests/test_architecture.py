@@ -210,12 +210,8 @@ def _stages(tree: ast.Module) -> Iterator[str]:
     """The names of the stages that a module declares."""
     for function in tree.body:
         for decorator in getattr(function, "decorator_list", []):
-            if (
-                isinstance(decorator, ast.Call)
-                and isinstance(decorator.func, ast.Name)
-                and decorator.func.id == "stage"
-            ):
-                yield ast.literal_eval(decorator.args[0])
+            if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "task":
+                yield next(ast.literal_eval(each.value) for each in decorator.keywords if each.arg == "name")
 
 
 def test_files_are_read_and_written_as_utf_8_whatever_the_locale() -> None:
