@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from flows.learning import learner_of_policy
 from tasks.calls import Call, Make, Unrecorded, call
 from tasks.health.health import (
     HealthParameters,
@@ -23,7 +24,6 @@ from tasks.health.health import (
     read_health,
     return_to,
 )
-from turnwise.config.model_settings import LearnerParameters
 from turnwise.credit import estimator_of
 from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.outcomes import EarlyEnd
@@ -68,11 +68,7 @@ def probe_policy(run: Run, iteration: Iteration) -> Call:
     return call(
         probe,
         lambda: ProbeParameters(
-            learner=LearnerParameters(
-                compute=experiment.compute,
-                adapter=experiment.optimization.adapter,
-                with_critic=experiment.critic_on_trunk,
-            ),
+            learner=learner_of_policy(experiment),
             temperature=experiment.rollout.temperature,
             micro_batch_tokens=experiment.optimization.micro_batch_tokens,
             sample=experiment.monitors.probe_sample,

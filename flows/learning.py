@@ -40,6 +40,13 @@ from turnwise.policy.pretrained import outside_model
 from turnwise.training_runs.state import Iteration, Run, play_parameters
 
 
+def learner_of_policy(experiment: Experiment) -> LearnerParameters:
+    """How an update loads the policy, so that what scores it is what trains it."""
+    return LearnerParameters(
+        compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=experiment.critic_on_trunk
+    )
+
+
 def first_critic(run: Run) -> Call:
     """The initial critic with a trunk of its own, before any training."""
     return call(
@@ -93,7 +100,7 @@ def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Call:
         rescore,
         lambda: RescoreParameters(
             need=need,
-            learner=_learner_of_policy(experiment),
+            learner=learner_of_policy(experiment),
             temperature=experiment.rollout.temperature,
             micro_batch_tokens=experiment.optimization.micro_batch_tokens,
             play=play_parameters(experiment) if plays else None,
@@ -227,13 +234,6 @@ def _penalised_in(experiment: Experiment, place: str) -> bool:
 def _critic_parameters(run: Run, number: int) -> CriticParameters:
     return CriticParameters(
         learner=_learner_of_critic(run.experiment), critic=run.experiment.critic, seed=run.seed, iteration=number
-    )
-
-
-def _learner_of_policy(experiment: Experiment) -> LearnerParameters:
-    """How an update loads the policy, so that what scores it is what trains it."""
-    return LearnerParameters(
-        compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=experiment.critic_on_trunk
     )
 
 

@@ -41,7 +41,6 @@ from turnwise.results.cells import curve, task_means, whole_curve
 from turnwise.results.outcomes import collected, ended_run
 from turnwise.statistics import ReferencePoints, Results, judge
 from turnwise.statistics.curves import Points
-from turnwise.store import Reference
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
@@ -166,11 +165,15 @@ def _report(
     column = world.primary_column
     start = task_means(next(iter(by_variant.values()))[0].start, world, column)
     frame = ReferencePoints(Results({0: start}) if start else None)
+    curves: dict[str, list[Points]] = {}
+    for run in runs:
+        points = curve(run.start, [iteration.evaluation for iteration in run.iterations], world, column)
+        curves.setdefault(run.variant, []).append(whole_curve(points, run.ended))
     judgement = judge(
         column.heading,
         {name: Results({run.seed: _last(run, world) for run in runs}) for name, runs in by_variant.items()},
         frames=dict.fromkeys(by_variant, frame),
-        curves={name: [_points(run, world) for run in runs] for name, runs in by_variant.items()},
+        curves=curves,
         stated=experiment.ablation.success_threshold,
         share=column.percent,
     )
@@ -186,10 +189,6 @@ def _report(
     )
 
 
-def _evaluations(run: Run) -> list[Reference | None]:
-    return [iteration.evaluation for iteration in run.iterations]
-
-
 def _last(run: Run, world: World) -> dict[str, float]:
     """The mean of each validation task in the evaluation after the last iteration."""
     evaluation = run.iterations[-1].evaluation
@@ -201,7 +200,3 @@ def _last(run: Run, world: World) -> dict[str, float]:
             f"{run.name} has none"
         )
     return found
-
-
-def _points(run: Run, world: World) -> Points:
-    return whole_curve(curve(run.start, _evaluations(run), world, world.primary_column), run.ended)

@@ -29,7 +29,6 @@ from typing import Any
 
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TagsContext
 from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -206,14 +205,10 @@ def _task() -> Task[[RunCall], None]:
         task_run_name="{call.title}",
         retries=LOSSES_OF_A_RUN,
         retry_delay_seconds=0,
-        retry_condition_fn=_was_lost,
+        retry_condition_fn=lambda task, task_run, state: isinstance(state.data, WorkerLost),
         persist_result=False,
         cache_policy=NO_CACHE,
     )
-
-
-def _was_lost(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    return isinstance(state.data, WorkerLost)
 
 
 def main(parent: ParentProcess) -> None:

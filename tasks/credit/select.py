@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
 from tasks.restoring import opened
@@ -35,16 +33,12 @@ def _plugin_code(parameters: SelectParameters) -> list[str]:
     return plugin_modules(SELECTION_RULE, [] if rule in RULES else [rule])
 
 
-def _plugin_reads(parameters: SelectParameters) -> dict[str, Any]:
-    return plugin_ingredients(_plugin_code(parameters))
-
-
 @task(name="select", task_run_name="{label}: select", retries=1)
 @depends_on(
     kernel=("turnwise.credit.batch", "turnwise.credit.selection"),
     writes=SELECTION,
     code=_plugin_code,
-    reads=_plugin_reads,
+    reads=lambda parameters: plugin_ingredients(_plugin_code(parameters)),
     platform_bound=False,
 )
 def select(parameters: SelectParameters, *, rollout: Reference, label: str = "select") -> Reference:

@@ -12,7 +12,6 @@ costs forward passes, counted by the metric `scored_tokens`, so it runs only eve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tasks.caching import depends_on
 from tasks.models_in_memory import POLICY, SCORING, begin_with, log_probabilities, reference_log_probabilities
@@ -35,16 +34,12 @@ def _plugin_code(parameters: HealthParameters) -> list[str]:
     return plugin_modules(MONITOR, parameters.added.values())
 
 
-def _plugin_reads(parameters: HealthParameters) -> dict[str, Any]:
-    return plugin_ingredients(_plugin_code(parameters))
-
-
 @task(name="health", task_run_name="{label}: health", retries=1)
 @depends_on(
     kernel=("turnwise.agent.branching", "turnwise.health.record", "turnwise.policy.function_frame"),
     writes=HEALTH,
     code=_plugin_code,
-    reads=_plugin_reads,
+    reads=lambda parameters: plugin_ingredients(_plugin_code(parameters)),
     platform_bound=False,
 )
 def health(

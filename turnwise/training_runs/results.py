@@ -23,7 +23,7 @@ from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
 from turnwise.results import report_data
 from turnwise.results.costs import costs_of, course_of
-from turnwise.results.outcomes import Outcomes, VariantWork
+from turnwise.results.outcomes import Outcomes
 from turnwise.results.report_data import BEFORE_RUNS, EVERYTHING_ELSE, Costs, ReportData
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
@@ -149,6 +149,7 @@ def with_circumstances(
     for each in data.work:
         own = [run for run in runs if run.variant == each.variant]
         work.append(dataclasses.replace(each, seconds=stage_seconds(own)))
+    hours = {each.variant: sum(each.seconds.values()) / each.runs / 3600 for each in work}  # of one run, on average
     return dataclasses.replace(
         data,
         stages=[*BEFORE_RUNS, *iteration_stages.accounts(), EVERYTHING_ELSE],
@@ -156,7 +157,7 @@ def with_circumstances(
         work=work,
         outcomes=_with_seconds(data.outcomes, runs),
         costs=_costs(experiment, runs),
-        race=None if data.race is None else data.race.with_hours(_hours_of_a_run(work)),
+        race=None if data.race is None else data.race.with_hours(hours),
         lineage=lineage_of(experiment, prepared, report),
         notes=[*data.notes, *start_notes(runs)],
     )
@@ -178,11 +179,6 @@ def _costs(experiment: Experiment, runs: Sequence[Run]) -> Costs | None:
         for run in runs
     ]
     return costs_of(courses, the_world(experiment.world), experiment.ablation.budget)
-
-
-def _hours_of_a_run(work: Sequence[VariantWork]) -> dict[str, float]:
-    """By variant, what one of its runs has taken on average."""
-    return {each.variant: sum(each.seconds.values()) / each.runs / 3600 for each in work}
 
 
 def _with_seconds(outcomes: Outcomes | None, runs: Sequence[Run]) -> Outcomes | None:
