@@ -68,8 +68,8 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
             reported = report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out).make()
     if display.computed:
         seconds = time.monotonic() - began + shared.seconds
-        made = [*baselines.values(), warm_start, *all_references(runs)]
-        keep_time(reported, seconds, 1 + shared.number, display.made.issuperset(made))
+        references = [*baselines.values(), warm_start, *all_references(runs)]
+        keep_time(reported, seconds, 1 + shared.number, display.made.issuperset(references))
     outcome = AblationOutcome(prepared, baselines, warm_start, runs, left_out, reported)
     result = publish(experiment, outcome, record, display.computed, display.found)
     publish_results(result.report, result.folder / "report.html", store)

@@ -73,12 +73,12 @@ def study_credit(
             named = prepare_policy(experiment, materials).warm_start
         else:
             _require_vocabulary(named, materials)
-        made = _stages(experiment, materials, named, tasks, replay_count)
-    study = read_study(made["study"])
-    about = _about(experiment, named, made, replay_count)
+        artifacts = _stages(experiment, materials, named, tasks, replay_count)
+    study = read_study(artifacts["study"])
+    about = _about(experiment, named, artifacts, replay_count)
     folder = project_root() / "results" / FOLDER
     write_study(study, about, folder)
-    return StudyRun(study, made["study"].digest, about, folder, display.computed, display.found)
+    return StudyRun(study, artifacts["study"].digest, about, folder, display.computed, display.found)
 
 
 def find_policy(name: str) -> Reference:
@@ -90,13 +90,13 @@ def find_policy(name: str) -> Reference:
         return store_policy(Path(name))
     kept = default_store().root / "policy"
     digests = [each.digest for each in default_store().references("policy")]
-    found = [digest for digest in digests if digest.startswith(name)]
-    if len(found) != 1:
+    matches = [digest for digest in digests if digest.startswith(name)]
+    if len(matches) != 1:
         raise ConfigurationError(
             f"--policy must be a folder with config.json and *.safetensors, or the digest of one policy in {kept} (or "
-            f"its beginning); {name!r} names {len(found) or 'none'} of {len(digests)}"
+            f"its beginning); {name!r} names {len(matches) or 'none'} of {len(digests)}"
         )
-    return Reference(kind="policy", digest=found[0])
+    return Reference(kind="policy", digest=matches[0])
 
 
 def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
@@ -193,9 +193,9 @@ def store_policy(folder: Path) -> Reference:
 
 
 def _about(
-    experiment: Experiment, policy: Reference, made: Mapping[str, Reference], replay_count: int
+    experiment: Experiment, policy: Reference, artifacts: Mapping[str, Reference], replay_count: int
 ) -> dict[str, str]:
-    replayed, episodes = default_store().metrics(made["replays"]), default_store().metrics(made["episodes"])
+    replayed, episodes = default_store().metrics(artifacts["replays"]), default_store().metrics(artifacts["episodes"])
     return {
         "world": experiment.world.name,
         "policy": str(policy),
@@ -207,7 +207,7 @@ def _about(
         "gradient": f"of all parameters, as a count sketch of {DIMENSIONS} numbers (a cosine is right to "
         f"{DIMENSIONS**-0.5:.1%})",
         "temperature": f"{experiment.rollout.temperature:g}",
-        "study": str(made["study"]),
+        "study": str(artifacts["study"]),
     }
 
 

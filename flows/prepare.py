@@ -55,12 +55,12 @@ def prepare_materials(experiment: Experiment) -> Materials:
     require_model(experiment)
     if (conversion := convert_model(experiment.policy)) is not None:
         require_model(experiment, converted=default_store().folder(conversion.make()))
-    made = materials(experiment, make_call)
+    prepared = materials(experiment, make_call)
     for each in (experiment, *map(experiment.variant, experiment.ablation.variants)):
         for key, teacher in each.teachers.items():
             folder = pretrained_folder(outside_model(teacher, key=key))
-            require_same_tokens(folder, default_store().folder(made.tokenizer))
-    return made
+            require_same_tokens(folder, default_store().folder(prepared.tokenizer))
+    return prepared
 
 
 def materials(experiment: Experiment, make: Make) -> Materials:

@@ -137,8 +137,8 @@ def publish(
     `computed` and `found` are the numbers of stages that were computed now, and that came from the cache.
     """
     evaluations = {**outcome.baselines, WARM_START: outcome.warm_start}
-    made = [*evaluations.values(), *all_references(outcome.runs)]
-    digest = digest_of([str(reference) for reference in [outcome.report, *made]])
+    references = [*evaluations.values(), *all_references(outcome.runs)]
+    digest = digest_of([str(reference) for reference in [outcome.report, *references]])
     data = with_circumstances(
         read_report(outcome.report),
         experiment,

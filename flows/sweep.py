@@ -130,8 +130,8 @@ def sweep(
     require_place()
     require_memory(experiment, processes)
     console = Console(quiet=quiet)
-    told = FlowProgress(experiment.ablation.name)
-    display = plan_runs(experiment, tested=False).display(console, processes, told.reached)
+    flow_progress = FlowProgress(experiment.ablation.name)
+    display = plan_runs(experiment, tested=False).display(console, processes, flow_progress.reached)
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = open_record(experiment, prepared)
@@ -147,7 +147,7 @@ def sweep(
     write_whole(folder / "sweep.csv", report.to_csv())
     outcomes = [] if report.outcomes is None else report.outcomes.sentences()
     record.tracked.close(folder / "sweep.csv", digest, outcomes=outcomes, fault=said_of(left_out))
-    told.complete()
+    flow_progress.complete()
     return SweepResult(report, folder, digest, display.computed, display.found, left_out)
 
 
@@ -193,10 +193,10 @@ def _last(run: Run, world: World) -> dict[str, float]:
     """The mean of each validation task in the evaluation after the last iteration."""
     evaluation = run.iterations[-1].evaluation
     assert evaluation is not None, "the last iteration is always evaluated"
-    found = task_means(evaluation, world, world.primary_column)
-    if not found:
+    means = task_means(evaluation, world, world.primary_column)
+    if not means:
         raise ConfigurationError(
             f"a sweep's runs must have a value of {world.primary_column.heading!r} on the validation task set; "
             f"{run.name} has none"
         )
-    return found
+    return means

@@ -118,40 +118,40 @@ def begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int, m
 def iterate(run: Run, number: int, make: Make, sampler: Sampler | None = None) -> None:
     """One iteration: sample, credit, learn, look."""
     iteration = Iteration(number, run.models, turn_limit(run, number), earlier=run.earlier)
-    experiment, made = run.experiment, iteration.made
+    experiment, artifacts = run.experiment, iteration.made
     evolves = experiment.optimization.method == "evolution"
     warms_up = experiment.has_critic and number <= experiment.critic.warm_up  # the critic alone is trained
 
     rollout = roll_out(run, iteration)
     if sampler is not None and experiment.rollout.lag:
         sampler.wait(rollout)
-    made["rollout"] = make(rollout)
+    artifacts["rollout"] = make(rollout)
     if sampler is not None and experiment.rollout.lag and number < experiment.optimization.iterations:
         sampler.begin(roll_out_ahead(run, iteration))
     if experiment.selection.rule != "all":
-        made["selection"] = select_groups(run, iteration, make)
+        artifacts["selection"] = select_groups(run, iteration, make)
     every = experiment.monitors.probe_every
     if every is not None and (number - 1) % every == 0:
-        made["probe"] = make(probe_policy(run, iteration))
+        artifacts["probe"] = make(probe_policy(run, iteration))
     if experiment.has_critic:
-        made["values"] = make(value_rollout(run, iteration))
+        artifacts["values"] = make(value_rollout(run, iteration))
     if experiment.optimization.reference is not None:
-        made["reference"] = make(score_under_warm_start(run, iteration))
+        artifacts["reference"] = make(score_under_warm_start(run, iteration))
     if experiment.plays_greedily:
-        made["greedy"] = make(play_greedily(run, iteration))
+        artifacts["greedy"] = make(play_greedily(run, iteration))
     for need in experiment.rescored:
-        made[need] = make(rescore_rollout(run, iteration, need))
-    made["credit"] = make(keep_successes(run, iteration) if evolves else credit_rollout(run, iteration))
+        artifacts[need] = make(rescore_rollout(run, iteration, need))
+    artifacts["credit"] = make(keep_successes(run, iteration) if evolves else credit_rollout(run, iteration))
     with guarded(run, iteration):
         if evolves:
-            made["policy"] = make(imitate_successes(run, iteration))
+            artifacts["policy"] = make(imitate_successes(run, iteration))
         elif not warms_up:
-            made["policy"] = make(update_policy(run, iteration))
+            artifacts["policy"] = make(update_policy(run, iteration))
         if experiment.has_critic and (warms_up or not experiment.critic_on_trunk):
-            made["critic"] = make(train_critic(run, iteration))
+            artifacts["critic"] = make(train_critic(run, iteration))
     if number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations:
         _evaluate(run, iteration, make)
-    made["health"] = make(monitor(run, iteration))
+    artifacts["health"] = make(monitor(run, iteration))
 
     run.iterations.append(iteration)
     run.models = Models(iteration.policy, iteration.critic)
@@ -210,6 +210,6 @@ def _new_links(run: Run) -> Iterator[RetentionEntry]:
     begun = iteration.before
     if len(run.iterations) == 1 and begun.critic is not None and begun.critic != begun.policy:
         yield RetentionEntry(begun.critic)
-    for stage, made in iteration_stages.iteration_artifacts(iteration):
-        if stage.follows and made != run.prepared.warm_start:
-            yield RetentionEntry(made, iteration.evaluation if made == iteration.policy else None)
+    for stage, artifact in iteration_stages.iteration_artifacts(iteration):
+        if stage.follows and artifact != run.prepared.warm_start:
+            yield RetentionEntry(artifact, iteration.evaluation if artifact == iteration.policy else None)

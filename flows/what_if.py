@@ -63,7 +63,7 @@ class Recredited:
 
     def advantages(self) -> dict[str, dict[int, TrajectoryAdvantages]]:
         """By `RECORDED` and `WHAT_IF` and by trajectory, the advantages."""
-        return {name: read_credit(made) for name, made in self.credits.items()}
+        return {name: read_credit(credit) for name, credit in self.credits.items()}
 
 
 @flow(
@@ -82,18 +82,18 @@ def credit_again(
 
     Raises ConfigurationError where they were pruned and what is asked for cannot do without.
     """
-    made = run.artifacts.iterations[number - 1]
+    artifacts = run.artifacts.iterations[number - 1]
     state, iteration = _state(run, number, experiment)
     display = Display(Console(quiet=quiet), Counter(["credit", "first_steps"]))
     with display.showing():
         if not remake:
             _require_kept(run, number, {"its rollout": (iteration.rollout, EVERYTHING)})
-        _score_again(run, state, iteration, recorded, made, remake)
-        credits = {RECORDED: made["credit"], WHAT_IF: credit_rollout(state, iteration).make()}
+        _score_again(run, state, iteration, recorded, artifacts, remake)
+        credits = {RECORDED: artifacts["credit"], WHAT_IF: credit_rollout(state, iteration).make()}
         kept = "everything" if remake else _kept_of_policy(iteration)
         both = {RECORDED: recorded, WHAT_IF: experiment}
         taken = kept == "everything"
-        steps = None if kept == "nothing" else _first_steps(run, number, both, credits, iteration, made, taken)
+        steps = None if kept == "nothing" else _first_steps(run, number, both, credits, iteration, artifacts, taken)
     notes = [] if taken else [WITHOUT[kept].format(policy=iteration.before.policy)]
     return Recredited(both, credits, iteration.rollout, iteration.before.policy, steps, notes)
 

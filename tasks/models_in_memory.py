@@ -57,8 +57,8 @@ def learner_processes(compute: Compute) -> LearnerProcesses | None:
     from turnwise.policy.learner.processes import LearnerProcesses
 
     if _processes and not (_processes[0].alive and _processes[0].size == compute.learner_processes):
-        for held in (_learners, _critics, _references):
-            held.clear()
+        for models in (_learners, _critics, _references):
+            models.clear()
         _processes.pop().close()
     if not _processes:
         _processes.append(LearnerProcesses(compute.learner_processes, device=compute.device))
@@ -139,8 +139,8 @@ def whole_policy(policy: Reference) -> Iterator[Path]:
 
 def model_in_memory(digest: str) -> PreTrainedModel | None:
     """The model of the policy with this digest, where the learner in memory holds it: its weights as saved."""
-    found = next((learner for (policy, _), learner in _learners.items() if policy.digest == digest), None)
-    return getattr(found, "model", None)  # several processes hold slices of it: it is read from the store
+    learner_of_policy = next((learner for (policy, _), learner in _learners.items() if policy.digest == digest), None)
+    return getattr(learner_of_policy, "model", None)  # several processes hold slices of it: it is read from the store
 
 
 def reference_log_probabilities(
@@ -158,12 +158,12 @@ def reference_log_probabilities(
     """
     if parameters.adapter is None:
         rest_resident_engine()
-        held = _reference_policy(policy, parameters.compute)
-        return held.log_probabilities(sequences, temperature, micro_batch_tokens)
+        frozen = _reference_policy(policy, parameters.compute)
+        return frozen.log_probabilities(sequences, temperature, micro_batch_tokens)
     learner = take_learner(adapted, parameters)
-    found = learner.reference_log_probabilities(sequences, temperature, micro_batch_tokens)
+    log_p = learner.reference_log_probabilities(sequences, temperature, micro_batch_tokens)
     keep_learner(adapted, parameters, learner)
-    return found
+    return log_p
 
 
 def log_probabilities(
@@ -175,9 +175,9 @@ def log_probabilities(
 ) -> Ragged:
     """Log-probabilities of a policy in training, as `Learner.log_probabilities`."""
     learner = take_learner(policy, parameters)
-    found = learner.log_probabilities(sequences, temperature, micro_batch_tokens)
+    log_p = learner.log_probabilities(sequences, temperature, micro_batch_tokens)
     keep_learner(policy, parameters, learner)
-    return found
+    return log_p
 
 
 def _reference_policy(policy: Reference, compute: Compute) -> HeldLearner | ScoredPolicy:
@@ -238,9 +238,9 @@ def take_critic(critic: Reference, parameters: LearnerParameters) -> HeldCritic:
     """
     rest_resident_engine()
     processes = learner_processes(parameters.compute)
-    found = _critics.pop((critic, parameters), None)
-    if found is not None:
-        return found
+    judge = _critics.pop((critic, parameters), None)
+    if judge is not None:
+        return judge
     _critics.clear()
     return load_critic(opened(critic), parameters, processes)
 

@@ -60,8 +60,8 @@ def playing_reads(parameters: PlayParameters) -> dict[str, Any]:
 
 def hindsight_code(play: PlayParameters | None) -> list[str]:
     """The modules of what a policy is asked in hindsight, for the cache key; none where it is asked nothing."""
-    asked = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
-    return [] if play is None else [*asked, *playing_code(play)]
+    modules = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
+    return [] if play is None else [*modules, *playing_code(play)]
 
 
 def hindsight_reads(play: PlayParameters | None) -> dict[str, Any]:

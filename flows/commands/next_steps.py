@@ -17,8 +17,8 @@ def own_command(program: str = "turnwise", folder: Path | None = None) -> str:
     it by that, else by its path, below the folder without what leads to it.
     """
     script, here = Path(sys.executable).with_name(program), (folder or Path()).resolve()
-    found = shutil.which(program)
-    if found is not None and Path(found).parent == script.parent:
+    installed = shutil.which(program)
+    if installed is not None and Path(installed).parent == script.parent:
         return program
     if not script.exists():
         return f"{sys.executable} -m {MODULES[program]}"

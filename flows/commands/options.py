@@ -140,7 +140,7 @@ def refusal(error: typer.TyperException) -> ConfigurationError:
     if unknown := getattr(error, "possibilities", None):
         said = f"{error.message}{meant(getattr(error, 'option_name', ''), unknown)}"
     elif isinstance(error, typer.BadParameter) and isinstance(error.__cause__, ValidationError) and error.param:
-        found = error.__cause__.errors()[0]["input"]
+        value = error.__cause__.errors()[0]["input"]
         choices = error.param.type_descriptor.choices
-        said += meant(found, map(str, choices)) if choices else f"; found {found!r}"
+        said += meant(value, map(str, choices)) if choices else f"; found {value!r}"
     return ConfigurationError(f"{said} (see {context.command_path if context else 'turnwise'} --help)")

@@ -88,8 +88,8 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
         )
     runner = experiment.compute.runner.with_processes(processes)
     console.print(_who(runner, ablation), highlight=False)
-    for place, held in placement(experiment.compute):
-        console.print(f"On the {place}, of each run: {held}.", highlight=False)
+    for place, models in placement(experiment.compute):
+        console.print(f"On the {place}, of each run: {models}.", highlight=False)
     _show_needs(experiment, console, runner.processes)
     console.print("Nothing was computed.", highlight=False)
 
@@ -152,12 +152,12 @@ def _start(plan: Plan) -> Iterator[str]:
     experiment = plan.experiment
     policy = "the untrained policy" if experiment.policy.model == "scratch" else experiment.policy.model
     start = "the warm start" if experiment.warm_start.enabled else policy
-    found = recorded_signals(plan)
-    if not found:
+    signals = recorded_signals(plan)
+    if not signals:
         yield f"{start} was not evaluated yet; it is, on the validation tasks, before training begins"
         return
-    for signal, variants in found.items():
-        of = "" if len(found) == 1 else f" of {', '.join(variants)}"
+    for signal, variants in signals.items():
+        of = "" if len(signals) == 1 else f" of {', '.join(variants)}"
         yield f"warning, {start}{of}: {signal.warning()}" if signal.is_missing else f"{start}{of}: {signal.found()}"
 
 
@@ -189,8 +189,8 @@ def _by_stages(runs: Sequence[PlannedRun]) -> dict[str, str]:
 
 
 def _show_needs(experiment: Experiment, console: Console, processes: int) -> None:
-    found, dimensions = needs_of(experiment, processes), dimensions_of(experiment.policy)
-    if found is None or dimensions is None:
+    needs, dimensions = needs_of(experiment, processes), dimensions_of(experiment.policy)
+    if needs is None or dimensions is None:
         console.print(
             f"Disk and memory: not known before the configuration of {experiment.policy.model} is on this machine: hf "
             f"download {experiment.policy.model} config.json",
@@ -198,10 +198,10 @@ def _show_needs(experiment: Experiment, console: Console, processes: int) -> Non
         )
         return
     policies, episodes, records, free = map(
-        readable_bytes, (found.policies + found.next_policy, found.episodes, found.records, free_disk())
+        readable_bytes, (needs.policies + needs.next_policy, needs.episodes, needs.records, free_disk())
     )
     console.print(
-        f"Disk: {readable_bytes(found.disk)} at most ({policies} policies, {episodes} episodes, {records} records); "
+        f"Disk: {readable_bytes(needs.disk)} at most ({policies} policies, {episodes} episodes, {records} records); "
         f"{free} are free. docs/storage.md says how it is estimated.",
         highlight=False,
     )
@@ -211,10 +211,10 @@ def _show_needs(experiment: Experiment, console: Console, processes: int) -> Non
 def _policy(experiment: Experiment) -> str:
     policy, compute = experiment.policy, experiment.compute
     if policy.model == "scratch":
-        made = f"from scratch, {policy.layers} layers of width {policy.hidden}"
+        model = f"from scratch, {policy.layers} layers of width {policy.hidden}"
     else:
-        made = policy.model if policy.revision is None else f"{policy.model} at {policy.revision}"
-    return f"{made}, in {compute.precision} on {compute.device}, sampled by {compute.engine}"
+        model = policy.model if policy.revision is None else f"{policy.model} at {policy.revision}"
+    return f"{model}, in {compute.precision} on {compute.device}, sampled by {compute.engine}"
 
 
 VERDICTS = {True: "It fits.", False: "It does not fit, and would be refused.", None: "It may or may not fit."}

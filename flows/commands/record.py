@@ -55,8 +55,8 @@ def record(
 
     console = Console(highlight=False, soft_wrap=True)
 
-    def written(told: dict[str, Any]) -> None:
-        console.print(f"{told['rollout']}  {told['episodes']} episodes, {told['lost']} without a reward")
+    def written(rollout: dict[str, Any]) -> None:
+        console.print(f"{rollout['rollout']}  {rollout['episodes']} episodes, {rollout['lost']} without a reward")
 
     recording = record(
         Path(policy) if Path(policy).is_dir() else policy,

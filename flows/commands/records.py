@@ -131,13 +131,13 @@ def show(
         print_episodes(chosen, console, in_columns=True)
         console.print(f"{len(chosen) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)
         return
-    found = recorded.asked_for(runs, wanted)
-    chosen = found if task is None else over_iterations(found)
+    episodes = recorded.asked_for(runs, wanted)
+    chosen = episodes if task is None else over_iterations(episodes)
     limit = limit or (IN_THE_TERMINAL if task is None else len(chosen))
     chosen = recorded.legible(runs, whole_tasks(chosen, limit))
     print_instructions(recorded.instructions(runs, chosen), console)
     print_episodes(chosen, console)
-    console.print(f"{len(chosen)} of {len(found):,} episodes that were asked for", style="dim", highlight=False)
+    console.print(f"{len(chosen)} of {len(episodes):,} episodes that were asked for", style="dim", highlight=False)
 
 
 def _iteration_range(text: str | None) -> tuple[int, int] | None:
@@ -186,17 +186,17 @@ def compare(
     from turnwise.training_runs.iteration_stages import spending
 
     console = Console(record=html is not None, highlight=False)
-    found = tw.runs(*runs or [], tracking=tracking)
-    groups = grouped(found)
-    made = tables(found.judgement(success=success, anyway=anyway), references(groups), outcomes_of(groups))
+    recorded = tw.runs(*runs or [], tracking=tracking)
+    groups = grouped(recorded)
+    printed_tables = tables(recorded.judgement(success=success, anyway=anyway), references(groups), outcomes_of(groups))
     if at_equal := at_equal_cost(groups, spending()):
-        made.append(budgets(at_equal))
-    for table in made:
+        printed_tables.append(budgets(at_equal))
+    for table in printed_tables:
         print_table(table, console)
     for difference in told(differences(how_tested(groups))):
         console.print(f"Not tested alike, compared anyway: {difference}", soft_wrap=True)
     if csv is not None:
-        for table in made:
+        for table in printed_tables:
             write_whole(csv / f"{table.name}.csv", table.to_csv())
     if html is not None:
         console.save_html(str(html))
@@ -231,8 +231,8 @@ def suite(
     from turnwise.training_runs.record import recorded_here, recorded_store
 
     uri, console = recorded_store(tracking), Console(highlight=False)
-    found = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)
-    report = collect_suite(found, rules or (), worlds or ())
+    recorded = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)
+    report = collect_suite(recorded, rules or (), worlds or ())
     console.print(f"{report.headline}.", style="bold", markup=False)
     console.print()
     for table in suite_tables(report):
@@ -353,7 +353,7 @@ def what_if(
             f"{'is a file' if files else 'is none'}"
         )
     if files:
-        found = credit_rollouts(
+        result = credit_rollouts(
             runs,
             rules or (),
             format=format,
@@ -362,11 +362,11 @@ def what_if(
             shown=episodes,
         )
     else:
-        found = what_if(runs[0], settings or [], iteration=iteration, remake=remake, shown=episodes, tracking=tracking)
+        result = what_if(runs[0], settings or [], iteration=iteration, remake=remake, shown=episodes, tracking=tracking)
     console = Console(highlight=False)
-    for table in what_if_tables(found.report):
+    for table in what_if_tables(result.report):
         print_table(table, console)
-    folder = found.write(to)
+    folder = result.write(to)
     for name in WHAT_IF_FILES:
         console.print(folder / name, soft_wrap=True)
 
@@ -420,9 +420,9 @@ def lineage(
         print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
         return
     uri = recorded_store(tracking)
-    found = answer(what, recorded_here(uri, of), iteration, opened=opened)
-    print_answer(what, found, console)
-    print_diffs(uri, found.sources, console)
+    number = answer(what, recorded_here(uri, of), iteration, opened=opened)
+    print_answer(what, number, console)
+    print_diffs(uri, number.sources, console)
 
 
 def export(
@@ -455,18 +455,18 @@ def export(
     console = Console(highlight=False, soft_wrap=True)
     if form in ("tensorboard", "wandb"):
         require_tracker(form)
-    found = tw.runs(which, tracking=tracking)
+    recorded = tw.runs(which, tracking=tracking)
     if form == "conversations":
-        counts = found.export_conversations(to)
+        counts = recorded.export_conversations(to)
         said = ", ".join(f"{count} of {occasion}" for occasion, count in counts.items())
-        console.print(f"solved episodes of {found.one.name} in {to}: {said}")
+        console.print(f"solved episodes of {recorded.one.name} in {to}: {said}")
         return
     if form in ("tensorboard", "wandb"):
-        found.export_curves(form, to)
-        console.print(f"curves of {', '.join(run.name for run in found)} in {to}: {HOW_TO_READ[form].format(to)}")
+        recorded.export_curves(form, to)
+        console.print(f"curves of {', '.join(run.name for run in recorded)} in {to}: {HOW_TO_READ[form].format(to)}")
         return
-    policy = found.export(to, iteration=iteration, best=best)
-    console.print(f"{policy} of {found.one.name} in {to}")
+    policy = recorded.export(to, iteration=iteration, best=best)
+    console.print(f"{policy} of {recorded.one.name} in {to}")
     console.print(f"serve it: vllm serve {to} --host 127.0.0.1; train on: policy.model={to}")
 
 
@@ -528,7 +528,7 @@ def reproduce(
             answer(variant, {seed: (again[seed], same[seed]) for seed in again}, recorded, store_of(folder), margin)
         )
         console.print(answers[-1][1])
-    if differing := [said for held, said in answers if not held]:
+    if differing := [said for same_answer, said in answers if not same_answer]:
         raise TurnwiseError(
             f"runs made again must give the same bits, or results within the margin; found {'; '.join(differing)}"
         )

@@ -143,10 +143,10 @@ def prune(
     console, store = Console(highlight=False), default_store()
     before = _sizes(home())
     with console.status("reading the lineage"):
-        found = removals(store, storage, success_of, replaced_inputs())
-    removed = sum(store.prune(each.reference, each.files) for each in found) if not dry_run else 0
-    _print_pruned(console, before, found)
-    planned = sum(each.bytes for each in found)
+        planned_removals = removals(store, storage, success_of, replaced_inputs())
+    removed = sum(store.prune(each.reference, each.files) for each in planned_removals) if not dry_run else 0
+    _print_pruned(console, before, planned_removals)
+    planned = sum(each.bytes for each in planned_removals)
     if dry_run:
         console.print(f"\nNothing was removed: {readable_bytes(planned)} would be.")
     else:
@@ -155,7 +155,7 @@ def prune(
             console.print(f"{readable_bytes(planned - removed)} are being read by a run and stay: prune again later.")
 
 
-def _print_pruned(console: Console, before: dict[str, int], found: Sequence[Removal]) -> None:
+def _print_pruned(console: Console, before: dict[str, int], planned_removals: Sequence[Removal]) -> None:
     """Print the size of each part of the home, and how much of it is pruned."""
     from turnwise.reporting.formatting import readable_bytes
     from turnwise.reporting.terminal.tables import plain_table
@@ -164,12 +164,12 @@ def _print_pruned(console: Console, before: dict[str, int], found: Sequence[Remo
     for heading in ("part of the home", "holds", "pruned", "of artifacts"):
         table.add_column(heading, justify="left" if heading.startswith("part") else "right", no_wrap=True)
     for part, size in sorted(before.items(), key=lambda each: -each[1]):
-        of_part = [each for each in found if part == f"store/{each.reference.kind}"]
+        of_part = [each for each in planned_removals if part == f"store/{each.reference.kind}"]
         pruned = readable_bytes(sum(each.bytes for each in of_part)) if of_part else "–"
         table.add_row(part, readable_bytes(size), pruned, str(len(of_part)) if of_part else "–")
     table.add_section()
-    planned = sum(each.bytes for each in found)
-    table.add_row("all", readable_bytes(sum(before.values())), readable_bytes(planned), str(len(found)))
+    planned = sum(each.bytes for each in planned_removals)
+    table.add_row("all", readable_bytes(sum(before.values())), readable_bytes(planned), str(len(planned_removals)))
     console.print(table)
 
 
@@ -201,12 +201,12 @@ def restore(
     from turnwise.training_runs.record import use_project_storage
 
     use_project_storage()
-    found = matching_artifacts(default_store(), artifact)
-    if len(found) != 1:
+    matches = matching_artifacts(default_store(), artifact)
+    if len(matches) != 1:
         raise ConfigurationError(
             f"a digest must name one artifact of {home()}; {artifact} names "
-            f"{', '.join(map(str, found)) or 'none'}: say kind/digest, or more of the digest"
+            f"{', '.join(map(str, matches)) or 'none'}: say kind/digest, or more of the digest"
         )
-    weights = found[0].kind == "policy" and not everything
-    folder = opened(found[0], MODEL_FILES if weights else EVERYTHING)
+    weights = matches[0].kind == "policy" and not everything
+    folder = opened(matches[0], MODEL_FILES if weights else EVERYTHING)
     Console(highlight=False, soft_wrap=True).print(str(folder))

@@ -168,9 +168,9 @@ def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World,
 
     try:
         parameters = with_preset(name, preset, dict(map(parse_setting, settings)))
-        made = make_world(name, parameters)
-        made.require_programs()
-        return made, parameters
+        world = make_world(name, parameters)
+        world.require_programs()
+        return world, parameters
     except (ImportError, TypeError, ValueError) as error:
         raise ConfigurationError(str(error)) from error
 
@@ -207,17 +207,17 @@ def check(
     if tokenizer is not None and certificate is None:
         raise ConfigurationError("--tokenizer counts the lengths in a certificate: give --certificate FOLDER, too")
     if kind == "world":
-        made, parameters = named_world(name, preset, settings or [])
-        found = check_world(made, parameters=parameters)
+        world, parameters = named_world(name, preset, settings or [])
+        report = check_world(world, parameters=parameters)
     else:
         if preset:
             raise ConfigurationError(f"--preset belongs to worlds; {name!r} is a {kind}: leave it out")
-        found = check_named(kind, name, dict(map(parse_setting, settings or [])))
-    sys.stdout.write("\n".join(found.lines()) + "\n")
+        report = check_named(kind, name, dict(map(parse_setting, settings or [])))
+    sys.stdout.write("\n".join(report.lines()) + "\n")
     if certificate is not None:
-        _certify(made, parameters, found, certificate, tokenizer)
-    if not found.passed:
-        raise TurnwiseError(f"the {found.what} {name!r} does not keep its contract")
+        _certify(world, parameters, report, certificate, tokenizer)
+    if not report.passed:
+        raise TurnwiseError(f"the {report.what} {name!r} does not keep its contract")
 
 
 def _certify(
@@ -276,8 +276,8 @@ def play(
     """Play an episode in the terminal, as the policy sees it."""
     from turnwise.agent.play_by_hand import play as play_episode
 
-    made, _ = named_world(world, preset, settings or [])
-    play_episode(made, split, task, form, seed, sys.stdin, sys.stdout)
+    made_world, _ = named_world(world, preset, settings or [])
+    play_episode(made_world, split, task, form, seed, sys.stdin, sys.stdout)
 
 
 def serve(

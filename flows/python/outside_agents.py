@@ -123,11 +123,11 @@ def learn(
     from tasks.credit.credit import CreditParameters, credit
     from tasks.update.update import update
 
-    found, by = _reference(rollout), _reference(policy)
-    sections = _rewards(found, rewards)
+    played, answering = _reference(rollout), _reference(policy)
+    sections = _rewards(played, rewards)
     parameters = CreditParameters(rewards=sections, credit=experiment.credit, reference=None)
-    credited = credit(parameters, rollout=found)
-    learned = update(update_parameters(experiment, seed, number), policy=by, rollout=found, credit=credited)
+    credited = credit(parameters, rollout=played)
+    learned = update(update_parameters(experiment, seed, number), policy=answering, rollout=played, credit=credited)
     return Learned(credited, learned, default_store().metrics(learned))
 
 
@@ -154,7 +154,7 @@ def _reference(named: Reference | str) -> Reference:
     return Reference(kind=kind, digest=digest)
 
 
-def _rewards(rollout: Reference, given: Mapping[str, RewardSection] | None) -> dict[str, RewardSection]:
+def _rewards(rollout: Reference, sections: Mapping[str, RewardSection] | None) -> dict[str, RewardSection]:
     """The rewards of a rollout. Raises ConfigurationError for one that was never posted."""
     from tasks.restoring import trajectories_of
 
@@ -164,8 +164,8 @@ def _rewards(rollout: Reference, given: Mapping[str, RewardSection] | None) -> d
         for name in last.rewards:
             levels.setdefault(name, RewardSection(level="outcome", weight=1.0))
         levels |= {name: RewardSection(level="turn", weight=1.0) for turn in earlier for name in turn.rewards}
-    if given is None:
+    if sections is None:
         return levels
-    if unposted := sorted(given.keys() - levels.keys()):
+    if unposted := sorted(sections.keys() - levels.keys()):
         raise ConfigurationError(f"rewards must be posted ones, {', '.join(levels)}; found {', '.join(unposted)}")
-    return dict(given)
+    return dict(sections)

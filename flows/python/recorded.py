@@ -108,9 +108,9 @@ class RecordedRuns(Sequence[RecordedRun]):
         """
         rows: list[Row] = []
         for run in self._found:
-            made = run.artifacts
-            if made.test is not None:
-                tested = evaluation_metrics("test", made.test, made.test_at_horizon)
+            artifacts = run.artifacts
+            if artifacts.test is not None:
+                tested = evaluation_metrics("test", artifacts.test, artifacts.test_at_horizon)
                 end = run.ended
                 ended = {} if end is None else {"ended_at": end.iteration, "ended_by": end.reason}
                 rows.append(_named(run) | {"kind": "run"} | ended | tested)
@@ -265,8 +265,8 @@ def runs(*wanted: str, tracking: str | None = None) -> RecordedRuns:
     """
     prepare_process()
     uri = recorded_store(tracking)
-    found = {run.id: run for each in wanted or ("",) for run in recorded_here(uri, each)}
-    return RecordedRuns(list(found.values()), uri)
+    by_id = {run.id: run for each in wanted or ("",) for run in recorded_here(uri, each)}
+    return RecordedRuns(list(by_id.values()), uri)
 
 
 def _named(run: RecordedRun) -> Row:

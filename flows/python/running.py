@@ -173,7 +173,7 @@ def sweep(
         TrainingEnded: a fault (`mismatch`, `not_finite`) has left out every run.
     """
     prepare_process()
-    choices = {key: found if isinstance(found, Range) else list(found) for key, found in values.items()}
+    choices = {key: each if isinstance(each, Range) else list(each) for key, each in values.items()}
     tried = candidates(choices, random)
     ready_to_run(experiment, Console(quiet=quiet), processes)
     from flows.sweep import sweep as compare_values  # imports Prefect

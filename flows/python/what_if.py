@@ -56,35 +56,35 @@ def what_if(
     """
     prepare_process()
 
-    found = (runs(run, tracking=tracking) if isinstance(run, str) else run).one
-    number = len(found.artifacts.iterations) if iteration is None else iteration
-    recorded, other = other_experiment(found, number, settings)
+    source = (runs(run, tracking=tracking) if isinstance(run, str) else run).one
+    number = len(source.artifacts.iterations) if iteration is None else iteration
+    recorded, other = other_experiment(source, number, settings)
     ready_for_prefect(Console(quiet=quiet))
     from flows.what_if import credit_again  # imports Prefect
 
-    made: Recredited = run_flow(credit_again, found, number, recorded, other, remake, quiet)
-    advantages = made.advantages()
-    played = list(in_training(found, Wanted(), [number]))
-    rewards = {name: rewards_of(each) for name, each in made.experiments.items()}
+    recredited: Recredited = run_flow(credit_again, source, number, recorded, other, remake, quiet)
+    advantages = recredited.advantages()
+    played = list(in_training(source, Wanted(), [number]))
+    rewards = {name: rewards_of(each) for name, each in recredited.experiments.items()}
     chosen = most_different(advantages, [each.sample.trajectory.group for each in played], shown)
     report = WhatIf(
-        title=f"What if: {found.name}, iteration {number}",
-        rollout=f"The {len(played)} episodes of iteration {number} of {found.name}, credited and learned from again.",
+        title=f"What if: {source.name}, iteration {number}",
+        rollout=f"The {len(played)} episodes of iteration {number} of {source.name}, credited and learned from again.",
         rules=compare_rules({name: of_turns(each) for name, each in advantages.items()}),
-        settings=differences(made.experiments),
-        steps={} if made.steps is None else made.steps.metrics,
-        cosines={} if made.steps is None else made.steps.cosines,
-        notes=made.notes,
+        settings=differences(recredited.experiments),
+        steps={} if recredited.steps is None else recredited.steps.metrics,
+        cosines={} if recredited.steps is None else recredited.steps.cosines,
+        notes=recredited.notes,
         lineage={
-            "rollout": str(made.rollout),
-            "policy": str(made.policy),
-            **{f"credit, {name}": str(reference) for name, reference in made.credits.items()},
+            "rollout": str(recredited.rollout),
+            "policy": str(recredited.policy),
+            **{f"credit, {name}": str(reference) for name, reference in recredited.credits.items()},
         },
     )
-    legible_samples = [each.sample for each in legible([found], [played[index] for index in chosen])]
+    legible_samples = [each.sample for each in legible([source], [played[index] for index in chosen])]
     return WhatIfResult(
         report,
         side_by_side(dict(enumerate(each.sample for each in played)), advantages, rewards),
         side_by_side(dict(zip(chosen, legible_samples, strict=True)), advantages, rewards),
-        f"{found.name}-{number}".replace(" ", "-").replace("/", "-"),
+        f"{source.name}-{number}".replace(" ", "-").replace("/", "-"),
     )

@@ -153,9 +153,9 @@ class Display(Observer):
             self._console.print(line, highlight=False, soft_wrap=True)
         return share
 
-    def _progressed(self, told: progress.Progress) -> None:
-        self._bars.update(self._now, total=told.total, completed=told.done, note=_note(told))
-        self._tell(THIS_PROCESS, self._title, _note(told))
+    def _progressed(self, report: progress.Progress) -> None:
+        self._bars.update(self._now, total=report.total, completed=report.done, note=_note(report))
+        self._tell(THIS_PROCESS, self._title, _note(report))
 
     def _begin_telling(self, process: str) -> None:
         """A process begins a stage, of which nothing has been told."""
@@ -198,11 +198,11 @@ class WorkerView:
         self._display._works(self._name, True)
         self._display._bars.reset(self._bar, total=None, visible=True, description=self._now, note=self._name)
 
-    def progressed(self, told: progress.Progress) -> None:
+    def progressed(self, report: progress.Progress) -> None:
         """Show how far the worker's stage is."""
-        note = f"{self._name}  {_note(told)}"
-        self._display._bars.update(self._bar, total=told.total, completed=told.done, note=note)
-        self._display._tell(self._name, self._now, _note(told))
+        note = f"{self._name}  {_note(report)}"
+        self._display._bars.update(self._bar, total=report.total, completed=report.done, note=note)
+        self._display._tell(self._name, self._now, _note(report))
 
     def finished(self, call: StageCall) -> None:
         """Count a stage of the worker."""
@@ -223,6 +223,6 @@ def _readable(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _note(told: progress.Progress) -> str:
-    figures = "  ".join(f"{name} {value:.2f}" for name, value in told.figures.items())
-    return f"{told.what} {told.done} of {told.total}  {figures}".rstrip()
+def _note(report: progress.Progress) -> str:
+    figures = "  ".join(f"{name} {value:.2f}" for name, value in report.figures.items())
+    return f"{report.what} {report.done} of {report.total}  {figures}".rstrip()

@@ -144,14 +144,14 @@ class Recording(AbstractContextManager["Recording"]):
         with default_store().write("rollout") as draft:
             write_trajectories(draft.folder, kept, lost)
             draft.metrics.update(episode_means(kept, len(lost)) if kept else {}, lost_episodes=len(lost))
-        told = {
+        summary = {
             "rollout": str(draft.reference),
             "episodes": len(kept),
             "lost": len(lost),
             "policy": str(self._policy.reference),
         }
-        self._written(told)
-        return told
+        self._written(summary)
+        return summary
 
 
 def create_application(recorder: Recorder, host: str, token: str | None) -> FastAPI:

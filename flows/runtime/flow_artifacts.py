@@ -57,9 +57,9 @@ class FlowProgress:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
         if self._id is None:
-            made = create_progress_artifact(progress=percent, key=self._key, description="Work done, in percent")
-            assert isinstance(made, UUID), "called outside of an event loop, Prefect returns the id"
-            self._id = made
+            artifact = create_progress_artifact(progress=percent, key=self._key, description="Work done, in percent")
+            assert isinstance(artifact, UUID), "called outside of an event loop, Prefect returns the id"
+            self._id = artifact
         else:
             update_progress_artifact(self._id, progress=percent)
 

@@ -41,13 +41,13 @@ def run_flow(flow: Flow[Arguments, Result], *args: Arguments.args, **kwargs: Arg
     from prefect import tags
     from prefect.context import SyncClientContext
 
-    given = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
+    parameters = inspect.signature(flow.fn).bind(*args, **kwargs).arguments
     # A client of the server that the settings name now: the one that is open already may have another server. It is
     # made outside of this context, since one with settings of its own would not be found by Prefect's tasks.
     client: AbstractContextManager[object]
     client = nullcontext() if in_flow_run() else contextvars.Context().run(SyncClientContext)
     try:
-        with one_project(), client, tags(*tags_of(given)):
+        with one_project(), client, tags(*tags_of(parameters)):
             return flow(*args, **kwargs)
     except Exception as error:
         require_server(error)
@@ -82,11 +82,11 @@ def tags_of(parameters: Mapping[str, Any]) -> list[str]:
     From the flow's parameters: `ablation NAME` and `world NAME` of an `experiment`, and `stage`, `variant` and `seed`
     as they are.
     """
-    found = []
+    tags = []
     if isinstance(experiment := parameters.get("experiment"), Experiment):
-        found += [f"ablation {experiment.ablation.name}", f"world {experiment.world.name}"]
+        tags += [f"ablation {experiment.ablation.name}", f"world {experiment.world.name}"]
     named = (name for name in ("stage", "variant", "seed") if isinstance(parameters.get(name), str | int))
-    return [*found, *(f"{name} {parameters[name]}" for name in named)]
+    return [*tags, *(f"{name} {parameters[name]}" for name in named)]
 
 
 def ready_to_run(experiment: Experiment, console: Console, processes: int | None = None) -> None:

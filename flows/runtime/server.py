@@ -306,18 +306,18 @@ def _require_chosen(url: str) -> None:
         return
     try:
         socket.create_connection((host, port), timeout=SECONDS_TO_ANSWER).close()
-        found = _health(url) if parts.scheme == "http" else (200, b"true")
+        answer = _health(url) if parts.scheme == "http" else (200, b"true")
     except (OSError, http.client.HTTPException) as error:
         raise _not_answering(url, str(error) or type(error).__name__) from error
-    if found[0] < 500 and (found[0] == 404 or (found[0] == 200 and found[1] != b"true")):
+    if answer[0] < 500 and (answer[0] == 404 or (answer[0] == 200 and answer[1] != b"true")):
         raise _not_answering(
             url, "another server does, or another path of it: the address of Prefect's API ends in /api"
         )
 
 
-def _not_answering(url: str, found: str) -> ConfigurationError:
+def _not_answering(url: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
-        f"PREFECT_API_URL must be the address of a Prefect server that answers; {url} does not ({found}): start it "
+        f"PREFECT_API_URL must be the address of a Prefect server that answers; {url} does not ({reason}): start it "
         "with `prefect server start`, or unset the variable, so that this project starts its own"
     )
 

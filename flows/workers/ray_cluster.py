@@ -232,9 +232,9 @@ class RayWorkers:
         answered, _ = ray.wait([self._asked], timeout=2 * SECONDS_BETWEEN_LOOKS)
         if not answered:
             return False
-        asked, self._asked = self._asked, None
+        request, self._asked = self._asked, None
         try:
-            name, line = ray.get(asked)
+            name, line = ray.get(request)
         except Empty:
             return False
         except (ray.exceptions.RayError, ConnectionError) as error:
@@ -266,8 +266,8 @@ def require_server_for(machines: Collection[str], server: str) -> None:
 
 def require_room(runner: Runner, offered: Mapping[str, float]) -> None:
     """Raise ConfigurationError where no worker of the cluster could ever make a run."""
-    asked = {"CPU": runner.cores, "GPU": runner.cards, "memory": (runner.memory_gib or 0.0) * GIB}
-    for name, amount in asked.items():
+    needed = {"CPU": runner.cores, "GPU": runner.cards, "memory": (runner.memory_gib or 0.0) * GIB}
+    for name, amount in needed.items():
         if amount > offered.get(name, 0.0):
             unit = " bytes" if name == "memory" else ""
             raise ConfigurationError(

@@ -132,11 +132,11 @@ class Reporter(Observer):
         """Say that a stage has returned."""
         self.send(Finished(call=call))
 
-    def progressed(self, told: progress.Progress) -> None:
+    def progressed(self, report: progress.Progress) -> None:
         """Say how far the stage is, unless that was said just now."""
         if time.monotonic() - self._last >= SECONDS_BETWEEN_PROGRESS:
             self._last = time.monotonic()
-            self.send(Progressed(what=told.what, done=told.done, total=told.total, figures=dict(told.figures)))
+            self.send(Progressed(what=report.what, done=report.done, total=report.total, figures=dict(report.figures)))
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def credit(
         token_rewards=None if reference is None else _penalties(parameters, chosen, kept, reference),
         greedy_rewards=None if baselines is None else Ragged.of([baselines[group] for group in chosen.group.tolist()]),
         branches=parameters.branches,
-        rescored={name: read_scores(made).per_token.select(kept) for name, made in (rescored or {}).items()},
+        rescored={name: read_scores(each).per_token.select(kept) for name, each in (rescored or {}).items()},
     )
     lengths = None if section.thought is None else _thought_lengths(parameters, rollout, kept, tokenizer)
     with warnings.catch_warnings(record=True) as notes:

@@ -55,7 +55,7 @@ def reference(
     """
     trajectories = read_arrays(opened(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
-    found = reference_log_probabilities(
+    log_p = reference_log_probabilities(
         policy,
         parameters.learner,
         adapted or policy,
@@ -63,7 +63,7 @@ def reference(
         parameters.temperature,
         parameters.micro_batch_tokens,
     )
-    scores = Scores(trajectories.token_rows(found.values), np.zeros(len(trajectories)))
+    scores = Scores(trajectories.token_rows(log_p.values), np.zeros(len(trajectories)))
     with default_store().write("scores") as draft:
         write_scores(draft.folder, scores)
     return draft.reference
@@ -104,16 +104,16 @@ def rescore(
     the score of the right answer. The last two need the `tokenizer`.
     """
     if parameters.need == "score_norms":
-        found = _score_norms(parameters, policy, rollout)
+        rescored = _score_norms(parameters, policy, rollout)
     elif parameters.teacher is not None:
         assert tokenizer is not None, "a teacher must have the policy's tokens"
-        found = _teacher_gains(parameters, parameters.teacher, rollout, tokenizer)
+        rescored = _teacher_gains(parameters, parameters.teacher, rollout, tokenizer)
     else:
         assert tokenizer is not None, "what is shown in hindsight is spelled with the tokenizer"
         compute = _answer_scores if parameters.need == "answer_scores" else _hindsight_gains
-        found = compute(parameters, policy, rollout, tokenizer)
+        rescored = compute(parameters, policy, rollout, tokenizer)
     with default_store().write("scores") as draft:
-        write_scores(draft.folder, Scores(found, np.zeros(len(found))))
+        write_scores(draft.folder, Scores(rescored, np.zeros(len(rescored))))
     return draft.reference
 
 
@@ -187,9 +187,9 @@ def values(parameters: ValuesParameters, *, critic: Reference, rollout: Referenc
     trajectories = read_arrays(opened(rollout))
     sequences, owners = trajectories.segments(every_reply=True)
     with consulted_critic(critic, parameters.learner) as judge:
-        found = judge.values(sequences, parameters.micro_batch_tokens)
+        token_values = judge.values(sequences, parameters.micro_batch_tokens)
         ends = judge.bootstrap(sequences, parameters.micro_batch_tokens)
-    scores = Scores(trajectories.reply_rows(found.values), np.zeros(len(trajectories)))
+    scores = Scores(trajectories.reply_rows(token_values.values), np.zeros(len(trajectories)))
     scores.at_end[owners] = ends  # of several segments, the last one's
     with default_store().write("scores") as draft:
         write_scores(draft.folder, scores)

@@ -106,7 +106,7 @@ def truth_of(
 
 def _returns_of_states(continuations: TrajectoryArrays, rewards: Rewards) -> dict[int, list[float]]:
     """The returns of the continuations of each state, by the number of the state."""
-    found: dict[int, list[float]] = {}
+    by_state: dict[int, list[float]] = {}
     for state, earned in zip(continuations.group.tolist(), weighted_returns(continuations, rewards), strict=True):
-        found.setdefault(state, []).append(earned)
-    return found
+        by_state.setdefault(state, []).append(earned)
+    return by_state

@@ -84,12 +84,12 @@ def replays(
     label: str = "credit study",
 ) -> Reference:
     """Sample continuations from the state before every turn; `group` is the number of the state, see `states`."""
-    found = states(read_trajectories(default_store().folder(episodes)), parameters.seed)
+    of_states = states(read_trajectories(default_store().folder(episodes)), parameters.seed)
 
     def make(rules: EpisodeConfig) -> list[Continuation]:
         return [
             Continuation(rules, point, number, replica)
-            for number, point in enumerate(found)
+            for number, point in enumerate(of_states)
             for replica in range(parameters.replays)
         ]
 
@@ -106,7 +106,7 @@ def replays(
     )
     with default_store().write("replays") as draft:
         save_played(draft, played)
-        draft.metrics.update(states=len(found), continuations=len(played.trajectories), lost=len(played.lost))
+        draft.metrics.update(states=len(of_states), continuations=len(played.trajectories), lost=len(played.lost))
         draft.metrics["sampled_tokens"] = played.seconds["sampled_tokens"]
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference

@@ -42,13 +42,13 @@ def conversations(parameters: ConversationParameters, *, label: str = "preparati
     Raises ConfigurationError, with the line and the field where a conversation is not valid.
     """
     path = Path(parameters.file.place)
-    found = read_conversations(path)
+    read = read_conversations(path)
     if cached_sha256(path) != parameters.file.content:
         raise ConfigurationError(f"data.conversations must not change while it is read; {path} has: run again")
     with default_store().write("conversations") as draft:
-        write_conversations(draft.folder, found)
-        draft.metrics["conversations"] = len(found)
-        draft.metrics["replies"] = sum(len(conversation.exchanges) for conversation in found)
+        write_conversations(draft.folder, read)
+        draft.metrics["conversations"] = len(read)
+        draft.metrics["replies"] = sum(len(conversation.exchanges) for conversation in read)
     return draft.reference
 
 

@@ -35,7 +35,7 @@ def report(
     Lists have one entry per run; `iterations` has per run and iteration its artifacts by name.
     """
     compared = Compared(parameters, baselines, warm_start, starts, iterations, tests)
-    alarms = [[read_health(made["health"]).alarm for made in of_run] for of_run in iterations]
+    alarms = [[read_health(artifacts["health"]).alarm for artifacts in of_run] for of_run in iterations]
     data = compared.report(alarms, Spelling(default_store().folder(tokenizer)), opened)
     with default_store().write("report") as draft:
         (draft.folder / DATA_FILE).write_text(data.to_json(), encoding="utf-8")

@@ -135,8 +135,8 @@ def gather(parameters: GatherParameters, *, rollouts: list[Reference], label: st
     for reference in rollouts:
         # Groups are compared within themselves, so two rounds must not share a number.
         first = 1 + max((trajectory.group for trajectory in trajectories), default=-1)
-        found = read_trajectories(opened(reference))
-        trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in found]
+        trajectories_of_round = read_trajectories(opened(reference))
+        trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in trajectories_of_round]
     with default_store().write("rollout") as draft:
         write_trajectories(draft.folder, trajectories)
         of_rounds = [default_store().metrics(round) for round in rollouts]

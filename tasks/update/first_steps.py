@@ -92,7 +92,7 @@ def first_steps(
             older = frozen_policy(sampler, wanted.learner.compute.changed(compiled=False, learner_processes=1))
         gradients[name], metrics[name] = learner.first_step(batch, settings, older, teacher, taken=parameters.taken)
     first, *others = parameters.updates
-    found = FirstSteps(
+    compared = FirstSteps(
         metrics,
         {
             name: cosine(gradients[first], gradients[name]) if {first, name} <= gradients.keys() else None
@@ -100,7 +100,7 @@ def first_steps(
         },
     )
     with default_store().write("first_steps") as draft:
-        (draft.folder / FIRST_STEPS_FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
+        (draft.folder / FIRST_STEPS_FILE).write_text(json.dumps(asdict(compared), indent=1), encoding="utf-8")
     return draft.reference
 
 

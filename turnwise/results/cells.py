@@ -74,9 +74,9 @@ def curve(
     start: Reference, evaluations: Sequence[Reference | None], world: World, column: Column
 ) -> list[tuple[int, float]]:
     """(iteration, cell) of every evaluation that has a value. `start` is iteration 0, before training."""
-    found = [
+    values = [
         (iteration, cell(evaluation, world, column))
         for iteration, evaluation in enumerate([start, *evaluations])
         if evaluation is not None
     ]
-    return [(iteration, value) for iteration, value in found if value is not None]
+    return [(iteration, value) for iteration, value in values if value is not None]

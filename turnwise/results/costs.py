@@ -62,14 +62,14 @@ def course_of(
     totals: dict[str, float | None] = dict.fromkeys(BUDGET_AXES, 0.0)
     evaluations, spent = [start], {axis: [0.0] for axis in BUDGET_AXES}
     paid = set(prepared)
-    for made in iterations:
-        new = {reference for name, reference in made.items() if name not in spending.free} - paid
+    for artifacts in iterations:
+        new = {reference for name, reference in artifacts.items() if name not in spending.free} - paid
         paid |= new
         for axis, total in totals.items():
-            cost = None if total is None else _cost(axis, made, new, spending)
+            cost = None if total is None else _cost(axis, artifacts, new, spending)
             totals[axis] = None if total is None or cost is None else total + cost
-        if spending.evaluation in made:
-            evaluations.append(made[spending.evaluation])
+        if spending.evaluation in artifacts:
+            evaluations.append(artifacts[spending.evaluation])
             for axis, total in totals.items():
                 if total is not None:
                     spent[axis].append(total)
@@ -140,7 +140,7 @@ def _at_equal_budget(courses: Sequence[Course], world: World, axis: str) -> AtEq
     return AtEqualBudget(
         axis,
         spent,
-        {name: student_over_seeds(list(found.means.values()), within=within) for name, found in results.items()},
+        {name: student_over_seeds(list(compared.means.values()), within=within) for name, compared in results.items()},
         [
             (one, other, compare(one, results[one], other, results[other]).difference)
             for one, other in itertools.combinations(results, 2)
@@ -182,12 +182,12 @@ def _ascending(course: Course, axis: str, values: Sequence[Value | None]) -> lis
     return list(known.items())
 
 
-def _cost(axis: str, made: Mapping[str, Reference], new: Set[Reference], spending: Spending) -> float | None:
+def _cost(axis: str, artifacts: Mapping[str, Reference], new: Set[Reference], spending: Spending) -> float | None:
     """The cost of one iteration, given its new artifacts; None where it was not recorded.
 
     A policy that an update left unchanged is not new and costs nothing.
     """
-    store, rollout, update = default_store(), made[spending.sampling], made.get(spending.update)
+    store, rollout, update = default_store(), artifacts[spending.sampling], artifacts.get(spending.update)
     if axis == "iterations":
         return 1.0
     if axis == "sampled_tokens":
@@ -210,10 +210,10 @@ def _acting_turns(rollout: Reference) -> float | None:
     return float(kinds.to_pylist().count(TurnKind.ACT.value))
 
 
-def seconds_of(made: Reference) -> float | None:
+def seconds_of(artifact: Reference) -> float | None:
     """The seconds that it took to make an artifact; None where they were not recorded."""
-    clock = default_store().clock(made)
-    if "seconds" not in clock or "rounds" not in default_store().metrics(made):
+    clock = default_store().clock(artifact)
+    if "seconds" not in clock or "rounds" not in default_store().metrics(artifact):
         return clock.get("seconds")
     # The own clock of a rollout with several rounds covers only their concatenation, so the sampling is added.
     return clock["seconds"] + clock.get("sampling_seconds", 0.0) + clock.get("world_seconds", 0.0)

@@ -43,15 +43,16 @@ class RunHistory:
 
     def series(self, artifact: str, metric: str) -> list[tuple[int, float]]:
         """(iteration, value) of a metric of an artifact, for the iterations that have it; iterations count from 1."""
-        by_number = ((number, self._metrics(made, artifact)) for number, made in enumerate(self.iterations, start=1))
+        numbered = enumerate(self.iterations, start=1)
+        by_number = ((number, self._metrics(iteration, artifact)) for number, iteration in numbered)
         return [(number, metrics[metric]) for number, metrics in by_number if metric in metrics]
 
     def metrics(self, artifact: str) -> list[str]:
         """The names of an artifact's metrics over all iterations, in order of first appearance."""
-        return list(dict.fromkeys(name for made in self.iterations for name in self._metrics(made, artifact)))
+        return list(dict.fromkeys(name for iteration in self.iterations for name in self._metrics(iteration, artifact)))
 
-    def _metrics(self, made: Mapping[str, Reference], artifact: str) -> dict[str, float]:
-        return default_store().metrics(made[artifact]) if artifact in made else {}
+    def _metrics(self, iteration: Mapping[str, Reference], artifact: str) -> dict[str, float]:
+        return default_store().metrics(iteration[artifact]) if artifact in iteration else {}
 
 
 REWARDS, HORIZON = "Rewards in training", "Horizon"
@@ -141,8 +142,8 @@ def work(runs: Sequence[RunHistory], opened: Opener) -> list[VariantWork]:
 
 def work_of(name: str, runs: Sequence[RunHistory], opened: Opener) -> VariantWork:
     """The work of these runs together, under the name of their variant or a name of their own."""
-    played = [_count(opened(made["rollout"])) for run in runs for made in run.iterations]
-    folders = [default_store().folder(made) for run in runs for made in run.evaluations]
+    played = [_count(opened(iteration["rollout"])) for run in runs for iteration in run.iterations]
+    folders = [default_store().folder(evaluation) for run in runs for evaluation in run.evaluations]
     evaluated = [_count(folder / mode) for folder in folders for mode in (GREEDY, SAMPLED)]
     trained = [value for run in runs for _, value in run.series("policy", "tokens")]
     episodes, turns, replies, observations = (sum(column) for column in zip(*played, strict=True))

@@ -119,8 +119,8 @@ def collected(variants: Iterable[str], ended: Iterable[EndedRun], left_out: Iter
         left_out: further runs, which a fault has left out.
     """
     early, missing = list(ended), list(left_out)
-    given = Counter([*variants, *(each.variant for each in missing)])
-    return Outcomes(dict(given), early, missing) if early or missing else None
+    runs = Counter([*variants, *(each.variant for each in missing)])
+    return Outcomes(dict(runs), early, missing) if early or missing else None
 
 
 def _of(runs: list[LeftOut], variant: str) -> list[LeftOut]:

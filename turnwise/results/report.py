@@ -300,10 +300,10 @@ def _contrast(trajectories: Sequence[Trajectory], advantages: Mapping[int, list[
 
 def lost_note(shares: Mapping[str, float]) -> list[str]:
     """What is to be said of lost test episodes, by the share that each policy lost; nothing where none was lost."""
-    lost = [f"{name} {share:.0%}" for name, share in shares.items() if share > 0]
-    if not lost:
+    shares_lost = [f"{name} {share:.0%}" for name, share in shares.items() if share > 0]
+    if not shares_lost:
         return []
     return [
         "Missing data: a world or a reward failed in some test episodes, which count nowhere, not even as failures: "
-        f"{', '.join(lost)}."
+        f"{', '.join(shares_lost)}."
     ]

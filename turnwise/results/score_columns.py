@@ -191,8 +191,8 @@ def _seed(row: Mapping[Any, Any], place: object, columns: ScoreColumns) -> int:
 def _number(value: object, place: object, column: str) -> float:
     number = _as_number(value)
     if number is None or not math.isfinite(number):
-        found = "nothing" if _is_missing(value) else repr(value)
-        raise ConfigurationError(f"{place}, column {column!r}: must be a finite number; found {found}")
+        text = "nothing" if _is_missing(value) else repr(value)
+        raise ConfigurationError(f"{place}, column {column!r}: must be a finite number; found {text}")
     return number
 
 

@@ -90,8 +90,8 @@ def compare_rules(advantages: Mapping[str, AdvantagesOfTurns]) -> list[RuleFigur
     """The figures of each rule, by name; all after the first are compared with it."""
     first = next(iter(advantages.values()), {})
     return [
-        rule_figures(name, found, None if place == 0 else first)
-        for place, (name, found) in enumerate(advantages.items())
+        rule_figures(name, of_rule, None if place == 0 else first)
+        for place, (name, of_rule) in enumerate(advantages.items())
     ]
 
 
@@ -99,7 +99,7 @@ def rule_figures(name: str, advantages: AdvantagesOfTurns, first: AdvantagesOfTu
     """The figures of one rule, compared with `first` on the trajectories that both have; None: with nothing."""
     flat = _flat(advantages.values())
     shared = [] if first is None else [index for index in advantages if index in first]
-    ours, theirs = (_flat(found[index] for index in shared) for found in (advantages, first or {}))
+    ours, theirs = (_flat(rows[index] for index in shared) for rows in (advantages, first or {}))
     return RuleFigures(
         name=name,
         trajectories=len(advantages),
@@ -113,15 +113,15 @@ def rule_figures(name: str, advantages: AdvantagesOfTurns, first: AdvantagesOfTu
 
 
 def _by_turn(advantages: AdvantagesOfTurns, first: AdvantagesOfTurns | None) -> list[TurnFigures]:
-    found = []
+    figures = []
     for turn in range(max(map(len, advantages.values()), default=0)):
         values = np.array([row[turn] for row in advantages.values() if len(row) > turn])
         both = [index for index, row in advantages.items() if first and index in first and len(row) > turn]
         ours, theirs = (np.array([rows[index][turn] for index in both]) for rows in (advantages, first or {}))
-        found.append(
+        figures.append(
             TurnFigures(turn + 1, len(values), float(values.mean()), float(values.std()), _correlation(ours, theirs))
         )
-    return found
+    return figures
 
 
 def _flat(rows: Iterable[Sequence[float]]) -> Numbers:

@@ -28,16 +28,16 @@ from turnwise.world import Reward
 
 def evaluated(run: RecordedRun) -> list[int]:
     """The iterations after which the policy was evaluated; the warm start's evaluation (0) is not included."""
-    return [number for number, made in enumerate(run.artifacts.iterations, start=1) if "evaluation" in made]
+    return [number for number, artifacts in enumerate(run.artifacts.iterations, start=1) if "evaluation" in artifacts]
 
 
 def on_task_sets(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
     """The run's episodes on the validation and the test task set."""
-    made = run.artifacts
-    evaluations: list[tuple[Occasion, int, Reference]] = [("validation", 0, made.start)]
-    evaluations += [("validation", number, made.iterations[number - 1]["evaluation"]) for number in evaluated(run)]
-    if made.test is not None:
-        evaluations.append(("test", len(made.iterations), made.test))
+    artifacts = run.artifacts
+    evaluations: list[tuple[Occasion, int, Reference]] = [("validation", 0, artifacts.start)]
+    evaluations += [("validation", number, artifacts.iterations[number - 1]["evaluation"]) for number in evaluated(run)]
+    if artifacts.test is not None:
+        evaluations.append(("test", len(artifacts.iterations), artifacts.test))
     for occasion, iteration, reference in evaluations:
         if wanted.occasion in (None, occasion) and wanted.includes_iteration(iteration):
             yield from _evaluation(run, run.name, occasion, iteration, reference, wanted)
@@ -58,9 +58,9 @@ def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -
     for number in sorted(iterations):
         if not wanted.includes_iteration(number):
             continue
-        made = run.artifacts.iterations[number - 1]
-        credited = read_credit(made["credit"])
-        for index, trajectory in enumerate(read_trajectories(default_store().folder(made["rollout"]))):
+        artifacts = run.artifacts.iterations[number - 1]
+        credited = read_credit(artifacts["credit"])
+        for index, trajectory in enumerate(read_trajectories(default_store().folder(artifacts["rollout"]))):
             episode = ShownEpisode(run.name, "training", number, SAMPLED, _sample(run, trajectory, credited.get(index)))
             if wanted.includes(episode):
                 yield episode
@@ -89,16 +89,16 @@ def instructions(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) 
     declares; one that is no more than the header of the user's message is left out. Baseline policies are shown none.
     """
     by_name = {run.name: run for run in runs}
-    found: dict[str, str] = {}
+    beginnings: dict[str, str] = {}
     for episode in episodes:
         turns = episode.sample.trajectory.turns
         run = by_name.get(episode.policy)
-        if run is None or episode.policy in found or not turns or not turns[0].observation_tokens:
+        if run is None or episode.policy in beginnings or not turns or not turns[0].observation_tokens:
             continue
         spelling = _spelling(default_store().folder(run.artifacts.prepared["tokenizer"]))
-        found[episode.policy] = "".join(spelling(turns[0].observation_tokens)).partition(turns[0].observation)[0]
-    texts = [text for text in found.values() if "\n" in text.strip()]
-    return {text: ", ".join(name for name in found if found[name] == text) for text in texts}
+        beginnings[episode.policy] = "".join(spelling(turns[0].observation_tokens)).partition(turns[0].observation)[0]
+    texts = [text for text in beginnings.values() if "\n" in text.strip()]
+    return {text: ", ".join(name for name in beginnings if beginnings[name] == text) for text in texts}
 
 
 def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[ShownEpisode]:
@@ -106,13 +106,13 @@ def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[ShownEpisode]
 
     If the request names no task, iterations or task set, only the last training batch, whose episodes have advantages.
     """
-    found: list[ShownEpisode] = []
+    episodes: list[ShownEpisode] = []
     for run in runs:
         batches = range(1, len(run.artifacts.iterations) + 1)
-        found += in_training(run, wanted, batches if wanted.iterations or wanted.task else batches[-1:])
+        episodes += in_training(run, wanted, batches if wanted.iterations or wanted.task else batches[-1:])
         if wanted.task or wanted.mode or wanted.occasion not in (None, "training"):
-            found += on_task_sets(run, wanted)
-    return found
+            episodes += on_task_sets(run, wanted)
+    return episodes
 
 
 def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[list[ShownEpisode], int]:
@@ -124,20 +124,20 @@ def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[
     chosen: list[ShownEpisode] = []
     count = 0
     for occasion in OCCASIONS:
-        found: list[ShownEpisode] = []
+        episodes: list[ShownEpisode] = []
         for place, run in enumerate(runs):
             if occasion == "training":
                 batches = (list(in_training(run, wanted, [number])) for number in evaluated(run))
                 for batch in batches:
                     count += len(batch)
-                    found += _first_group_with_spread(batch)
+                    episodes += _first_group_with_spread(batch)
                 continue
             played = [episode for episode in on_task_sets(run, wanted) if episode.occasion == occasion]
             if place == 0:
                 played += [episode for episode in baseline_episodes(run, wanted) if episode.occasion == occasion]
             count += len(played)
-            found += [episode for episode in played if episode.sample.trajectory.replica == 0]
-        chosen += whole_tasks(found, limit // len(OCCASIONS))
+            episodes += [episode for episode in played if episode.sample.trajectory.replica == 0]
+        chosen += whole_tasks(episodes, limit // len(OCCASIONS))
     return legible(runs, chosen), count
 
 
@@ -148,16 +148,16 @@ def paired(
 
     From the test task set, unless the validation task set is asked for. Raises ConfigurationError if no task is shared.
     """
-    asked = wanted if wanted.occasion else dataclasses.replace(wanted, occasion="test")
-    theirs = list(baseline_episodes(run, asked)) if against in run.baselines else []
+    narrowed = wanted if wanted.occasion else dataclasses.replace(wanted, occasion="test")
+    theirs = list(baseline_episodes(run, narrowed)) if against in run.baselines else []
     theirs = [episode for episode in theirs if episode.policy == against]
-    theirs += [episode for other in others for episode in on_task_sets(other, asked)]
-    ours, theirs_by_task = by_task(_last(on_task_sets(run, asked))), by_task(_last(theirs))
+    theirs += [episode for other in others for episode in on_task_sets(other, narrowed)]
+    ours, theirs_by_task = by_task(_last(on_task_sets(run, narrowed))), by_task(_last(theirs))
     shared = [task for task in ours if task in theirs_by_task]
     if not shared:
         raise ConfigurationError(
             f"two policies stand side by side on tasks that both have played; {run.name!r} and {against!r} share none "
-            f"on the {asked.occasion} task set that is asked for: choose others, or fewer conditions"
+            f"on the {narrowed.occasion} task set that is asked for: choose others, or fewer conditions"
         )
     pairs = [episode for task in shared[:limit] for episode in (ours[task][0], theirs_by_task[task][0])]
     return legible([run, *others], pairs), len(shared)
@@ -165,9 +165,9 @@ def paired(
 
 def _last(episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
     """The episodes of the latest iteration."""
-    found = list(episodes)
-    latest = max((episode.iteration or 0 for episode in found), default=0)
-    return [episode for episode in found if episode.iteration in (None, latest)]
+    listed = list(episodes)
+    latest = max((episode.iteration or 0 for episode in listed), default=0)
+    return [episode for episode in listed if episode.iteration in (None, latest)]
 
 
 def _first_group_with_spread(batch: Sequence[ShownEpisode]) -> list[ShownEpisode]:

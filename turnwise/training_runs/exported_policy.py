@@ -190,8 +190,8 @@ def conversion_of(tree: Ancestor) -> dict[str, Any] | None:
     """What is recorded of the GGUF that the first policy of a lineage was dequantised from; None where it was not."""
     if tree.record is not None and tree.record["stage"] == "converted_policy":
         folder = default_store().folder(tree.reference, [CONVERSION_FILE])
-        found: dict[str, Any] = json.loads((folder / CONVERSION_FILE).read_text(encoding="utf-8"))
-        return {**found, "precision": in_words(found["precisions"])}
+        conversion: dict[str, Any] = json.loads((folder / CONVERSION_FILE).read_text(encoding="utf-8"))
+        return {**conversion, "precision": in_words(conversion["precisions"])}
     return next(filter(None, map(conversion_of, tree.inputs)), None)
 
 

@@ -249,8 +249,8 @@ def plotted_measures() -> list[Measure]:
 def spending() -> Spending:
     """What of an iteration counts as its cost when runs are compared at equal budgets: everything but evaluations."""
     accounts_of = {stage.name: {cost.account for cost in stage.costs} for stage in STAGES}
-    (sampling,) = (name for name, found in accounts_of.items() if "sampling" in found)
-    free = frozenset(name for name, found in accounts_of.items() if "evaluation" in found)
+    (sampling,) = (name for name, stage_accounts in accounts_of.items() if "sampling" in stage_accounts)
+    free = frozenset(name for name, stage_accounts in accounts_of.items() if "evaluation" in stage_accounts)
     groups = recorded_groups()
     return Spending(sampling, groups["update"].name, groups["validation"].name, free)
 

@@ -16,15 +16,15 @@ from turnwise.training_runs.sources import NumberAnswer, Source
 from turnwise.world import SPLITS
 
 
-def print_answer(what: str, found: NumberAnswer, console: Console) -> None:
+def print_answer(what: str, number: NumberAnswer, console: Console) -> None:
     """Print the tree of a number: the artifacts that it is read from, their ancestors, and code, parameters, platform.
 
     If several artifacts of one run follow each other, only the last is expanded: it has the others' ancestors too.
     """
-    value = "" if found.value is None else f" = {found.value:.4g}"
-    root = Tree(Text(f"{what}{value}{f'  ({found.manner})' * bool(found.manner)}", style="bold"))
-    for place, source in enumerate(found.sources):
-        later = found.sources[place + 1 : place + 2]
+    value = "" if number.value is None else f" = {number.value:.4g}"
+    root = Tree(Text(f"{what}{value}{f'  ({number.manner})' * bool(number.manner)}", style="bold"))
+    for place, source in enumerate(number.sources):
+        later = number.sources[place + 1 : place + 2]
         branch = root
         said = "" if source.value is None else f"{source.value:.4g}  "
         if source.run is not None:

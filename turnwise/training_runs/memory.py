@@ -162,24 +162,24 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
     learner = replace(whole, settings=ModelSettings.taken_from(compute, adapter=optimization.adapter))
     tokens = _most_tokens(own, optimization.micro_batch_tokens)
     critic = _critic(own, whole)
-    held = _resident_bytes(learner)
+    resident = _resident_bytes(learner)
     asks_reference = optimization.reference is not None or own.monitors.probe_every is not None
     if asks_reference and optimization.adapter is None:
-        held["reference policy"] = whole.weights
+        resident["reference policy"] = whole.weights
     if critic is not None:
-        held["critic: weights, moments"] = critic.weights + critic.moments
-    yield SAMPLING, {**held, "activations": max(engine.sampling, engine.handing_over)}
+        resident["critic: weights, moments"] = critic.weights + critic.moments
+    yield SAMPLING, {**resident, "activations": max(engine.sampling, engine.handing_over)}
     if asks_reference or critic is not None:
         scorer = learner if asks_reference and optimization.adapter is not None else whole
         scoring = {"activations": scorer.scoring(tokens), "logits": scorer.logits(tokens, training=False)}
-        yield "scoring", {**held, **scoring}
+        yield "scoring", {**resident, **scoring}
     entropy = optimization.method == "reinforcement" and optimization.entropy_coefficient > 0
     sampler = {"policy that sampled": whole.weights} if own.rollout.lag else {}
-    yield "update", {**held, **sampler, **_training(learner, tokens, entropy_gradient=entropy)}
+    yield "update", {**resident, **sampler, **_training(learner, tokens, entropy_gradient=entropy)}
     if critic is not None:
         tokens = _most_tokens(own, own.critic.micro_batch_tokens)
         training = {"gradients": critic.gradients, "activations": activations(critic, tokens, 0)}
-        yield "critic", {**held, **training, **_fragmentation(critic, tokens)}
+        yield "critic", {**resident, **training, **_fragmentation(critic, tokens)}
 
 
 def _resident_bytes(model: ModelMemory) -> dict[str, int]:
@@ -261,8 +261,8 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
     available = device_bytes(experiment.compute.device)
     if available is None:
         return
-    if asks_hub(experiment.policy.model) and (found := pretrained(experiment.policy)) is not None:
-        pretrained_folder(found)
+    if asks_hub(experiment.policy.model) and (model := pretrained(experiment.policy)) is not None:
+        pretrained_folder(model)
     dimensions = dimensions_of(experiment.policy)
     if dimensions is None:  # a GGUF of an architecture that only transformers knows
         return
@@ -302,19 +302,19 @@ def remedies(experiment: Experiment, dimensions: Dimensions) -> list[Remedy]:
     """The settings that lower the peak, each by itself, the most effective first; and all of them together."""
     before = largest_plan(experiment, dimensions).peak.bytes
     changes = dict(_changes(experiment, dimensions))
-    found = [
+    smaller = [
         Remedy(options, peak)
         for options, change in changes.items()
         if (peak := largest_plan(_changed(experiment, change), dimensions).peak.bytes) < before
     ]
-    found.sort(key=lambda remedy: remedy.peak)
-    if len(found) < 2:
-        return found
+    smaller.sort(key=lambda remedy: remedy.peak)
+    if len(smaller) < 2:
+        return smaller
     everything: Mapping[str, Any] = {}
-    for remedy in found:
+    for remedy in smaller:
         everything = merged(everything, changes[remedy.options])
     together = largest_plan(_changed(experiment, everything), dimensions).peak.bytes
-    return [*found, Remedy("all of these", together)]
+    return [*smaller, Remedy("all of these", together)]
 
 
 def _changed(experiment: Experiment, change: Mapping[str, Any]) -> Experiment:
@@ -394,23 +394,23 @@ def spread(parts: Mapping[str, int], compute: Compute, model: ModelMemory, *, sa
     `samples`: whether the engine computes in this phase, and no learner process.
     """
     size, on_card = compute.learner_processes, compute.device != "cpu"
-    found: dict[str, int] = {}
+    shares: dict[str, int] = {}
     for name, number in parts.items():
         if name == "libraries":
-            found[name] = number
+            shares[name] = number
         elif size > 1 and name in SLICED:
-            found[name] = -(-number // size) if on_card else number
+            shares[name] = -(-number // size) if on_card else number
         elif name in SLICED:
-            found[name] = number
+            shares[name] = number
         elif name.startswith("engine") or samples:
-            found[name] = number if on_card else number * compute.engines * compute.tensor_parallel
+            shares[name] = number if on_card else number * compute.engines * compute.tensor_parallel
             if compute.engines_apart:
-                del found[name]
+                del shares[name]
         else:
-            found[name] = number if on_card else number * size
+            shares[name] = number if on_card else number * size
     if size > 1 and not samples:
-        found[GATHERED] = model.gathered * (1 if on_card else size)
-    return found
+        shares[GATHERED] = model.gathered * (1 if on_card else size)
+    return shares
 
 
 def placement(compute: Compute) -> Iterator[tuple[str, str]]:

@@ -32,30 +32,30 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
 
 
 def _metrics_of(artifacts: Iterable[tuple[IterationStage, Reference]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     costs: dict[str, float] = {}
-    for stage, made in artifacts:
-        found |= _stage_metrics(stage, stage.groups[0], made) if stage.groups else {}
+    for stage, artifact in artifacts:
+        metrics |= _stage_metrics(stage, stage.groups[0], artifact) if stage.groups else {}
         for cost in stage.costs:
-            value = _measured(cost, default_store().clock(made))
+            value = _measured(cost, default_store().clock(artifact))
             if value is not None:
                 costs[cost.metric] = costs.get(cost.metric, 0.0) + value
-    return _success_first({**found, **costs}, "validation")
+    return _success_first({**metrics, **costs}, "validation")
 
 
 def curves_of(run: RunArtifacts) -> dict[int, dict[str, float]]:
     """All metrics of a recorded run by iteration, 0 being the evaluation of the warm start."""
-    found = {0: evaluation_metrics("validation", run.start, run.start_at_horizon)}
+    by_iteration = {0: evaluation_metrics("validation", run.start, run.start_at_horizon)}
     named = set(run.prepared.values())  # while a critic warms up, an iteration names the policy of an earlier stage
-    for number, made in enumerate(run.iterations, start=1):
+    for number, artifacts in enumerate(run.iterations, start=1):
         own: dict[Reference, IterationStage] = {}
-        for name, reference in made.items():
+        for name, reference in artifacts.items():
             stage = next((stage for stage in iteration_stages.STAGES if stage.name == name), None)
             if stage is not None and reference not in named:
                 own.setdefault(reference, stage)
         named |= own.keys()
-        found[number] = _metrics_of((stage, reference) for reference, stage in own.items())
-    return found
+        by_iteration[number] = _metrics_of((stage, reference) for reference, stage in own.items())
+    return by_iteration
 
 
 def evaluation_metrics(split: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:
@@ -70,14 +70,14 @@ def metrics_in(group: str, made: Reference) -> dict[str, float]:
     return _under(group, default_store().metrics(made)) if stage is None else _stage_metrics(stage, group, made)
 
 
-def _stage_metrics(stage: IterationStage, group: str, made: Reference) -> dict[str, float]:
+def _stage_metrics(stage: IterationStage, group: str, artifact: Reference) -> dict[str, float]:
     """The recorded metrics of a stage's artifact, with group and unit; all of its groups if it has several."""
-    found = {
+    metrics = {
         f"{name}_{stage.units[name]}" if name in stage.units else name: value
-        for name, value in default_store().metrics(made).items()
+        for name, value in default_store().metrics(artifact).items()
         if name not in stage.left_out
     }
-    return found if len(stage.groups) > 1 else _under(group, found)
+    return metrics if len(stage.groups) > 1 else _under(group, metrics)
 
 
 def _measured(cost: MachineCost, clock: Mapping[str, float]) -> float | None:
@@ -99,13 +99,13 @@ def _success_first(metrics: Mapping[str, float], split: str) -> dict[str, float]
 
 def summary_metrics(report: ReportData) -> dict[str, float]:
     """The figures of an ablation's table, over all runs: of each row the first column with its interval, and greedy."""
-    found = {}
+    metrics = {}
     for row in (row for row in report.rows if row.kind != "went on"):
         name = mlflow_name(re.sub(r"[ /]+", "_", row.name))
         for mode, key in headline_columns(report).items():
             cell = row.cells.get(key)
             if cell is not None:
-                found[f"table/{name}/{mode}"] = cell.value
+                metrics[f"table/{name}/{mode}"] = cell.value
                 if cell.low is not None and cell.high is not None:
-                    found |= {f"table/{name}/{mode}_low": cell.low, f"table/{name}/{mode}_high": cell.high}
-    return found
+                    metrics |= {f"table/{name}/{mode}_low": cell.low, f"table/{name}/{mode}_high": cell.high}
+    return metrics

@@ -47,10 +47,10 @@ def write_for(tracker: str, runs: Sequence[RecordedRun], folder: Path) -> None:
 
 
 def _points(run: RecordedRun) -> Iterator[tuple[int, Mapping[str, float]]]:
-    made = run.artifacts
-    test = {} if made.test is None else evaluation_metrics("test", made.test, made.test_at_horizon)
-    for number, metrics in curves_of(made).items():
-        all_metrics = {**metrics, **(test if number == len(made.iterations) else {})}
+    artifacts = run.artifacts
+    test = {} if artifacts.test is None else evaluation_metrics("test", artifacts.test, artifacts.test_at_horizon)
+    for number, metrics in curves_of(artifacts).items():
+        all_metrics = {**metrics, **(test if number == len(artifacts.iterations) else {})}
         yield number, {mlflow_name(name): value for name, value in all_metrics.items()}
 
 

@@ -108,8 +108,8 @@ def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
 
     Raises ConfigurationError for one that another home has recorded in the same database, and that is not held here.
     """
-    found = find_runs(tracking_uri, wanted)
-    for run in found:
+    runs = find_runs(tracking_uri, wanted)
+    for run in runs:
         whose = run.tags.get(HOME, str(home()))
         if whose != str(home()) and not default_store().holds(run.artifacts.start):
             raise ConfigurationError(
@@ -117,18 +117,18 @@ def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
                 f"recorded from {whose}, and {home()} does not hold it: give the command in that project, name a run "
                 "of this one, or have both share a store (storage.url)"
             )
-    return found
+    return runs
 
 
 def describe(experiment: Experiment, prepared: Prepared, code: str) -> AblationDescription:
     """What is recorded of an ablation before any of its runs; `code` is the fingerprint of the code that computes."""
     values = experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS})
-    made = {name: str(reference) for name, reference in vars(prepared).items()}
+    references = {name: str(reference) for name, reference in vars(prepared).items()}
     world = world_ingredients(experiment.world)
-    found, diff = pretrained(experiment.policy), run_environment.uncommitted_diff()
+    model, diff = pretrained(experiment.policy), run_environment.uncommitted_diff()
     return AblationDescription(
         name=experiment.ablation.name,
-        identity=digest_of([values, made, world, code, run_environment.platform()]),
+        identity=digest_of([values, references, world, code, run_environment.platform()]),
         parameters=values,
         variants=[experiment.variant(name).model_dump(mode="json") for name in experiment.ablation.variants],
         tags={
@@ -137,7 +137,7 @@ def describe(experiment: Experiment, prepared: Prepared, code: str) -> AblationD
             "demonstrations": prepared.demonstrations.digest,
             "warm_start": prepared.warm_start.digest,
             "world_version": world_class(experiment.world.name).version,
-            **({"pretrained": found.content} if found else {}),
+            **({"pretrained": model.content} if model else {}),
             **({"suggested": json.dumps(dict(experiment.suggested))} if experiment.suggested else {}),
         },
         datasets=[recorded_task_set(experiment, prepared, split) for split in SPLITS],
@@ -300,7 +300,7 @@ class AblationRecord:
 
         The recorded parameters are the initial ones: what an alarm has changed since follows from them.
         """
-        made = RunArtifacts(
+        artifacts = RunArtifacts(
             variant=run.variant,
             seed=run.seed,
             experiment=_own_parameters(self._configured[run.name]),
@@ -312,12 +312,12 @@ class AblationRecord:
             test=run.test,
             test_at_horizon=run.test_at_horizon,
         )
-        child.log_text(made.model_dump_json(indent=1), ARTIFACTS_FILE)
+        child.log_text(artifacts.model_dump_json(indent=1), ARTIFACTS_FILE)
 
     def _trace_batch(self, child: TrackedRun, iteration: Iteration) -> None:
         """Record trajectories of the batch that this iteration learned from, with their advantages."""
         trajectories = self._trajectories_of(iteration.rollout)
-        advantages = {index: found.turns for index, found in read_credit(iteration.credit).items()}
+        advantages = {index: credit.turns for index, credit in read_credit(iteration.credit).items()}
         chosen = list(advantages)[: self._experiment.tracking.traces]
         child.log_trajectories(
             f"batch/{iteration.number:04d}",

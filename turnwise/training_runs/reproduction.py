@@ -70,16 +70,16 @@ def require_checkout(repository: Path, folder: Path, commit: str, uncommitted: s
         raise ConfigurationError(
             f"the run's commit must be in the repository {repository}; {commit} is not: fetch the branch that holds it"
         )
-    found = digest_of(diff) if diff else NONE
+    digest = digest_of(diff) if diff else NONE
     if diff and (left_out := left_out_of(diff)):
         raise ConfigurationError(
             "a run can be reproduced when all of its code is recorded; of its uncommitted changes was left out: "
             f"{left_out}. Check the commit {commit[:12]} out, add what is missing, and run the parameters of its "
             "artifacts.json; commit the code before the next run"
         )
-    if found != uncommitted:
+    if digest != uncommitted:
         raise ConfigurationError(
-            f"the recorded diff must be the one that the run was made with, {uncommitted}; it is {found}: the run's "
+            f"the recorded diff must be the one that the run was made with, {uncommitted}; it is {digest}: the run's "
             "artifacts in MLflow are damaged or missing"
         )
 
@@ -94,8 +94,8 @@ def check_out(repository: Path, folder: Path, commit: str, diff: str | None) -> 
 
 
 def _git(folder: Path, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[bytes]:
-    given = None if text is None else text.encode("utf-8", "surrogateescape")
-    return subprocess.run(["git", *arguments], cwd=folder, input=given, capture_output=True, check=False)
+    standard_input = None if text is None else text.encode("utf-8", "surrogateescape")
+    return subprocess.run(["git", *arguments], cwd=folder, input=standard_input, capture_output=True, check=False)
 
 
 def _require(answer: subprocess.CompletedProcess[bytes]) -> None:
@@ -108,8 +108,8 @@ def one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
     """The commit and the diff's digest that the runs share. Raises ConfigurationError if they share none."""
     states = {(run.tags.get("commit", "none"), run.tags.get("uncommitted", "none")): run.name for run in runs}
     if len(states) > 1:
-        found = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
-        raise ConfigurationError(f"runs are reproduced together when one code made them; found {found}: name one run")
+        listed = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
+        raise ConfigurationError(f"runs are reproduced together when one code made them; found {listed}: name one run")
     return next(iter(states))
 
 
@@ -179,12 +179,12 @@ def answer(
     }
     if not now or not now.keys() <= before.keys():
         return False, f"{variant}: undecided: not every run has a value of {column.heading} on the test task set"
-    found = compare_repeats(before, now, margin)
-    return found.answer == "within the margin", f"{variant}: {_in_words(found, column.heading)}"
+    comparison = compare_repeats(before, now, margin)
+    return comparison.answer == "within the margin", f"{variant}: {_in_words(comparison, column.heading)}"
 
 
-def _in_words(found: Repeat, measure: str) -> str:
-    difference = found.difference
+def _in_words(comparison: Repeat, measure: str) -> str:
+    difference = comparison.difference
     seeds = f"{difference.count} seed{'' if difference.count == 1 else 's'}"
     level = f"{100 * difference.level:.0f} % interval"
     interval = (
@@ -193,14 +193,14 @@ def _in_words(found: Repeat, measure: str) -> str:
         else f" ({level} {signed(difference.low, 3)} to {signed(difference.high, 3)})"
     )
     shown = f"{measure} {signed(difference.value, 3)}{interval} over {seeds}"
-    said = f"{found.answer}: {shown}; the margin is {found.margin:g}"
-    if found.answer != "undecided":
+    said = f"{comparison.answer}: {shown}; the margin is {comparison.margin:g}"
+    if comparison.answer != "undecided":
         return said
     if difference.low is None:
         return f"{said}; one recorded seed does not show how runs vary: record others, and reproduce the ablation"
-    if found.further is None:
+    if comparison.further is None:
         return f"{said}; a thousand seeds would not decide it: take a wider margin or more test tasks"
-    return f"{said}; repeating {found.further} more would decide it four times in five if nothing differs"
+    return f"{said}; repeating {comparison.further} more would decide it four times in five if nothing differs"
 
 
 def cli_of(folder: Path) -> str:
@@ -213,12 +213,12 @@ def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Conso
 
     `elsewhere` is the store of the repetition; the original run's is the current home's.
     """
-    found = steps(run.artifacts, again.artifacts)
-    different = first_difference(found)
+    compared = steps(run.artifacts, again.artifacts)
+    different = first_difference(compared)
     if different is None:
-        console.print(f"{run.name}: equal, all {len(found)} artifacts to the bit, from the task sets to the test")
+        console.print(f"{run.name}: equal, all {len(compared)} artifacts to the bit, from the task sets to the test")
         return True
-    place = found.index(different)
+    place = compared.index(different)
     console.print(
         f"{run.name}: the first {place} artifacts are equal; the first that differs is {different.name}: recorded as "
         f"{different.recorded}, now {different.again}"

@@ -51,11 +51,11 @@ def results_folder(experiment: Experiment) -> Path:
 
 def all_references(runs: Sequence[Run]) -> list[Reference]:
     """All artifacts that the runs have made: the evaluations before and after, then those of each iteration."""
-    found: list[Reference] = []
+    references: list[Reference] = []
     for run in runs:
-        found += run.evaluations
-        found += [reference for iteration in run.iterations for reference in iteration.made.values()]
-    return found
+        references += run.evaluations
+        references += [reference for iteration in run.iterations for reference in iteration.made.values()]
+    return references
 
 
 def digests_of(
@@ -113,11 +113,11 @@ def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
     Empty if neither was made with these parameters. Digests that do not record their parameters count as comparable.
     """
     for former in _former_digests(folder):
-        made = former.get("made", {})
-        if made.get("parameters", digests["made"]["parameters"]) == digests["made"]["parameters"]:
+        origin = former.get("made", {})
+        if origin.get("parameters", digests["made"]["parameters"]) == digests["made"]["parameters"]:
             if former["all"] == digests["all"]:
                 return f"the digests that {DIGESTS_FILE} had"
-            return f"other digests than {DIGESTS_FILE} had: {why_different(made, digests['made'])}"
+            return f"other digests than {DIGESTS_FILE} had: {why_different(origin, digests['made'])}"
     return ""
 
 
@@ -237,35 +237,35 @@ def account(
 def stage_seconds(runs: Sequence[Run], evaluations: Sequence[Reference] = ()) -> dict[str, float]:
     """The seconds of these runs and further evaluations, by stage of the time account; each artifact counts once."""
     evaluation = iteration_stages.recorded_groups()["validation"]
-    made = {reference: evaluation for run in runs for reference in run.evaluations}
-    made |= dict.fromkeys(evaluations, evaluation)
-    made |= {
+    stage_of = {reference: evaluation for run in runs for reference in run.evaluations}
+    stage_of |= dict.fromkeys(evaluations, evaluation)
+    stage_of |= {
         reference: stage
         for run in runs
         for each in run.iterations
         for stage, reference in iteration_stages.iteration_artifacts(each)
     }
-    return _by_account(made)
+    return _by_account(stage_of)
 
 
 def recorded_seconds(runs: Sequence[RunArtifacts]) -> dict[str, float]:
     """The same of recorded runs, whose iterations name each artifact, also one that an earlier stage has made."""
     evaluation = iteration_stages.recorded_groups()["validation"]
     described = {stage.name: stage for stage in reversed(iteration_stages.STAGES)}
-    made: dict[Reference, iteration_stages.IterationStage] = {}
+    stage_of: dict[Reference, iteration_stages.IterationStage] = {}
     for run in runs:
         outside = (run.start, run.start_at_horizon, run.test, run.test_at_horizon)
-        made |= {reference: evaluation for reference in outside if reference is not None}
+        stage_of |= {reference: evaluation for reference in outside if reference is not None}
         for name, reference in (each for iteration in run.iterations for each in iteration.items()):
             # The first mention counts: a critic on the policy's trunk is named after the policy that it is.
             if name in described and reference not in run.prepared.values():
-                made.setdefault(reference, described[name])
-    return _by_account(made)
+                stage_of.setdefault(reference, described[name])
+    return _by_account(stage_of)
 
 
-def _by_account(made: Mapping[Reference, iteration_stages.IterationStage]) -> dict[str, float]:
+def _by_account(stage_of: Mapping[Reference, iteration_stages.IterationStage]) -> dict[str, float]:
     seconds = dict.fromkeys(iteration_stages.accounts(), 0.0)
-    for reference, stage in made.items():
+    for reference, stage in stage_of.items():
         for cost in stage.costs:
             if cost.account:
                 seconds[cost.account] += default_store().clock(reference).get(cost.clock, 0.0)

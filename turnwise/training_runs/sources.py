@@ -117,8 +117,8 @@ def sources_of(what: str, runs: Sequence[RecordedRun], iteration: int | None = N
     Empty if no run has it.
     """
     for read in (_metric_source, _curve_source):
-        if found := [source for run in runs if (source := read(what, run, iteration)) is not None]:
-            return found
+        if sources := [source for run in runs if (source := read(what, run, iteration)) is not None]:
+            return sources
     return [source for run in runs if (source := _variant_source(what, run)) is not None] or _row_sources(what, runs)
 
 
@@ -142,9 +142,9 @@ def _curve_source(what: str, run: RecordedRun, iteration: int | None) -> Source 
             return None
         world = run.artifacts.world
         return Source(cell(evaluation, world, column_of(world, name)), evaluation, run)
-    made = _latest(kind, run, iteration)
-    metrics = {} if made is None else default_store().metrics(made)
-    return Source(metrics[name], made, run) if made is not None and name in metrics else None
+    artifact = _latest(kind, run, iteration)
+    metrics = {} if artifact is None else default_store().metrics(artifact)
+    return Source(metrics[name], artifact, run) if artifact is not None and name in metrics else None
 
 
 def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Reference | None:
@@ -160,10 +160,10 @@ def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Referen
 
 def _latest(name: str, run: RecordedRun, iteration: int | None) -> Reference | None:
     """The artifact of this name of an iteration; by default of the last iteration that has one."""
-    made = run.artifacts.iterations
+    iterations = run.artifacts.iterations
     if iteration is not None:
-        made = made[iteration - 1 : iteration] if iteration >= 1 else []
-    return next((each[name] for each in reversed(made) if name in each), None)
+        iterations = iterations[iteration - 1 : iteration] if iteration >= 1 else []
+    return next((each[name] for each in reversed(iterations) if name in each), None)
 
 
 def _variant_source(what: str, run: RecordedRun) -> Source | None:
@@ -175,14 +175,14 @@ def _variant_source(what: str, run: RecordedRun) -> Source | None:
 
 def _row_sources(what: str, runs: Sequence[RecordedRun]) -> list[Source]:
     """A table cell in the row of a baseline or of the warm start, which all runs of an ablation share."""
-    found: dict[Reference, Source] = {}
+    by_evaluation: dict[Reference, Source] = {}
     for run in runs:
         for row, evaluation in run.baselines.items():
             heading = _after(row, what)
-            value = None if heading is None or evaluation in found else _value(heading, evaluation, run)
+            value = None if heading is None or evaluation in by_evaluation else _value(heading, evaluation, run)
             if value is not None:
-                found[evaluation] = Source(value, evaluation, None, row)
-    return list(found.values())
+                by_evaluation[evaluation] = Source(value, evaluation, None, row)
+    return list(by_evaluation.values())
 
 
 def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | None:
@@ -196,10 +196,10 @@ def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | Non
 
 def _answer_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A gain over the warm start, or the difference of two variants, in either order."""
-    asked = DIFFERENCE.fullmatch(what)
-    if asked is None:
+    match = DIFFERENCE.fullmatch(what)
+    if match is None:
         return None
-    one, other, named = asked["first"], asked["second"], asked["column"] or "difference"
+    one, other, named = match["first"], match["second"], match["column"] or "difference"
     column = named.removeprefix(OF_GREEDY)
     if column not in COMPARED:
         return None
@@ -233,28 +233,28 @@ def _answer_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | No
     (standing,) = (each for each in judgement.standings if each.name == variant)
     area = next((each.area for each in judgement.learning if each.name == variant), None)
     intervals = (standing.mean, standing.interquartile_mean, standing.normalised, area)
-    found = dict(zip(STANDING, intervals, strict=False))[heading]
-    if found is None:
+    interval = dict(zip(STANDING, intervals, strict=False))[heading]
+    if interval is None:
         return None
     sources = _tests(variant, groups, judgement.measure)
     if heading == "normalised":
         sources += [source for baseline in FRAME for source in _tests(baseline, groups, judgement.measure)]
     if heading == "mean over the curve":
         sources = [source for source in sources if source.run for source in _on_the_way(source.run)]
-    over = SINGULAR[found.over] if found.count == 1 else found.over
-    return NumberAnswer(found.value, f"of {judgement.measure}, over {found.count} {over}", sources)
+    over = SINGULAR[interval.over] if interval.count == 1 else interval.over
+    return NumberAnswer(interval.value, f"of {judgement.measure}, over {interval.count} {over}", sources)
 
 
 def _answer_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """When the runs of a variant reached a threshold (the median), or a point of its performance profile."""
-    asked = THRESHOLD.fullmatch(what)
-    groups = grouped(runs) if asked is not None else []
-    if asked is None or asked["row"] not in [group.name for group in groups]:
+    match = THRESHOLD.fullmatch(what)
+    groups = grouped(runs) if match is not None else []
+    if match is None or match["row"] not in [group.name for group in groups]:
         return None
-    variant, threshold = asked["row"], float(asked["threshold"])
+    variant, threshold = match["row"], float(match["threshold"])
     judgement = judged(groups, threshold)
     tests = _tests(variant, groups, judgement.measure)
-    if asked["what"] == "iterations to":
+    if match["what"] == "iterations to":
         (reached,) = (each.reached for each in judgement.learning if each.name == variant)
         arrived = sum(at is not None for at in reached.at)
         sources = [source for test in tests if test.run for source in _on_the_way(test.run)]
@@ -291,7 +291,7 @@ def costs() -> list[str]:
 
 
 def _history(run: RunArtifacts) -> history.RunHistory:
-    evaluations = [run.start, *(made["evaluation"] for made in run.iterations if "evaluation" in made)]
+    evaluations = [run.start, *(artifacts["evaluation"] for artifacts in run.iterations if "evaluation" in artifacts)]
     evaluations += [] if run.test is None else [run.test]
     return history.RunHistory(run.variant, run.seed, run.iterations, evaluations)
 

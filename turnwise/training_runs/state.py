@@ -230,8 +230,8 @@ class Run:
     @property
     def evaluations(self) -> list[Reference]:
         """The evaluations outside its iterations: of the warm start, and of the final policy on the test task set."""
-        made = (self.start, self.start_at_horizon, self.test, self.test_at_horizon)
-        return [evaluation for evaluation in made if evaluation is not None]
+        references = (self.start, self.start_at_horizon, self.test, self.test_at_horizon)
+        return [evaluation for evaluation in references if evaluation is not None]
 
     def label(self, iteration: Iteration) -> str:
         """The name of one of its iterations wherever that is shown."""

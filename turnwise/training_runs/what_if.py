@@ -46,9 +46,11 @@ def other_experiment(
     Raises ConfigurationError for an iteration that the run has not, for a setting that would have sampled another
     rollout or needs what the run does not have, and for settings that change nothing.
     """
-    made = run.artifacts.iterations
-    if not 1 <= number <= len(made):
-        raise ConfigurationError(f"--iteration must be from 1 to {len(made)}, those of {run.name}; found {number}")
+    iterations = run.artifacts.iterations
+    if not 1 <= number <= len(iterations):
+        raise ConfigurationError(
+            f"--iteration must be from 1 to {len(iterations)}, those of {run.name}; found {number}"
+        )
     recorded = _learned_with(run, number)
     if recorded.optimization.method == "evolution":
         raise ConfigurationError(
@@ -70,7 +72,7 @@ def other_experiment(
             f"the settings must differ from those of {run.name}, e.g. -s credit.estimator=rloo; found "
             f"{'the same values' if changes else 'none'}"
         )
-    if other.has_critic and "values" not in made[number - 1]:
+    if other.has_critic and "values" not in iterations[number - 1]:
         raise ConfigurationError(
             f"credit.estimator {other.credit.estimator} needs a critic's values, and {run.name} learned without a "
             "critic: choose an estimator without one, or a run with one"
@@ -96,9 +98,9 @@ def _learned_with(run: RecordedRun, number: int) -> Experiment:
             "variants": {artifacts.variant: {}},
         }
     )
-    for made in artifacts.iterations[: number - 1]:
-        if "returned" in made:
-            change = HealthRecord.read(default_store().folder(made["health"])).alarm.change
+    for made_then in artifacts.iterations[: number - 1]:
+        if "returned" in made_then:
+            change = HealthRecord.read(default_store().folder(made_then["health"])).alarm.change
             experiment = experiment if change is None else changed(experiment, change)
     return experiment
 
@@ -163,7 +165,7 @@ def side_by_side(
     samples: Mapping[int, Sample], advantages: Advantages, rewards: Mapping[str, Mapping[str, Reward]]
 ) -> list[Compared]:
     """Each of these trajectories with the advantages of every rule, by its index in the rollout."""
-    found: list[Compared] = []
+    compared: list[Compared] = []
     for index, sample in samples.items():
         by_rule = {}
         for name, of_rule in advantages.items():
@@ -176,8 +178,8 @@ def side_by_side(
                 else credited.by_turn([len(turn.reply_tokens) for turn in sample.trajectory.turns]),
                 rewards=dict(rewards[name]),
             )
-        found.append(by_rule)
-    return found
+        compared.append(by_rule)
+    return compared
 
 
 def most_different(advantages: Advantages, groups: Sequence[int], limit: int) -> list[int]:
