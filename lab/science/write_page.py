@@ -23,13 +23,9 @@ from turnwise.data.outcomes import LeftOut
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
-from turnwise.reporting.data.run_groups import at_equal_cost, grouped
 from turnwise.results.report_data import ReportData
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import use_storage
-from turnwise.tracking.finding import find_runs
-from turnwise.training_runs.iteration_stages import spending
-from turnwise.training_runs.record import project_tracking_uri
 from turnwise.training_runs.state import require_none
 
 PAGES = Path("docs/science")
@@ -53,8 +49,9 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
         use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
         result = run_ablation(experiment, processes=processes).result
         left_out += result.left_out
-        budgets = at_equal_cost(grouped(find_runs(project_tracking_uri(), ablation)), spending())
-        record = Record(result.digest, _without_samples(result.report, claims), tuple(budgets))
+        costs = result.report.costs
+        budgets = () if costs is None else tuple(costs.at_equal)
+        record = Record(result.digest, _without_samples(result.report, claims), budgets)
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
     draw_page(name, claims, folder)
     console = Console()
