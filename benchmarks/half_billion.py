@@ -209,7 +209,7 @@ def run_and_account(experiment: Experiment) -> None:
     os.dup2(2, 1)  # what the experiment shows is no answer
     from flows.ablation import comparison
     from flows.runtime.server import ensure_server, stop_server
-    from tasks.observing import Observer, StageCall, observing
+    from turnwise.training_runs.observing import Observer, StageCall, observing
 
     class Accountant(Observer):
         def started(self, stage: str, label: str) -> None:

@@ -84,7 +84,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Prefect": ("prefect.tasks:Task.__call__",),
     "MLflow": ("turnwise.training_runs.record:AblationRecord.iteration",),
     "retention": ("flows.train:_prune_behind",),
-    "display": ("flows.runtime.display:Display.started", "flows.runtime.display:Display.finished"),
+    "display": ("turnwise.training_runs.display:Display.started", "turnwise.training_runs.display:Display.finished"),
 }
 """The functions of each part, `module:name`. Those that a checkout does not have are left out."""
 THREADS, SERVER, REST = "Prefect's threads", "Prefect's server", "rest"

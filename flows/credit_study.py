@@ -13,7 +13,6 @@ from prefect import flow
 from rich.console import Console
 
 from flows.prepare import prepare_materials, prepare_policy
-from flows.runtime.display import Display
 from flows.runtime.flow_runs import untagged_tasks
 from tasks.credit_study.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
 from tasks.credit_study.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
@@ -28,6 +27,7 @@ from turnwise.project import project_root
 from turnwise.reporting.data.tables import as_csv
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
+from turnwise.training_runs.display import Display
 from turnwise.training_runs.state import Materials, play_parameters
 
 FOLDER = "credit-study"

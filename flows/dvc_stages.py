@@ -31,7 +31,6 @@ from flows.runtime.disk import disk_guard
 from flows.runtime.flow_runs import run_flow
 from flows.workers.sharing import run_recorded
 from tasks.models_in_memory import whole_policy
-from tasks.observing import observing
 from tasks.prepare.warm_start import CURVE_FILE
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, single
@@ -42,6 +41,7 @@ from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.training_runs import iteration_stages
 from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.observing import observing
 from turnwise.training_runs.record import recording_store
 from turnwise.training_runs.results import DIGESTS_FILE
 from turnwise.training_runs.state import Prepared, Run

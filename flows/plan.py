@@ -17,17 +17,17 @@ from rich.console import Console
 
 from flows.prepare import evaluate_baselines, evaluate_warm_start, materials, prepare_policy
 from flows.report import report_runs
-from flows.runtime.display import Display
-from flows.runtime.work_left import kind_of, model_seconds
 from flows.train import begin, iterate, play_test_tasks, return_to_healthy
 from tasks.calls import Call, Unrecorded
-from tasks.observing import StageCall
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
 from turnwise.store.default import nothing_is_stored
+from turnwise.training_runs.display import Display
+from turnwise.training_runs.observing import StageCall
 from turnwise.training_runs.seeds import RunName, every_run, next_runs
 from turnwise.training_runs.state import AblationOutcome, Prepared, Run
+from turnwise.training_runs.work_left import kind_of, model_seconds
 
 
 @dataclass(frozen=True)

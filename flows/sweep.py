@@ -27,7 +27,6 @@ from flows.runtime.disk import disk_guard
 from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import untagged_tasks
 from flows.workers.sharing import shared_runs
-from tasks.observing import observing
 from turnwise.agent.playing import the_world
 from turnwise.config.overlays import merged, with_value
 from turnwise.config.sweeps import Candidate
@@ -45,6 +44,7 @@ from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
 from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.observing import observing
 from turnwise.training_runs.record import recording_store
 from turnwise.training_runs.results import all_references, results_folder
 from turnwise.training_runs.seeds import every_run

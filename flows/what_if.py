@@ -19,7 +19,6 @@ from prefect import flow
 from rich.console import Console
 
 from flows.learning import credit_rollout, rescore_rollout, score_under_warm_start, update_parameters
-from flows.runtime.display import Display
 from flows.runtime.flow_runs import untagged_tasks
 from flows.sampling import play_greedily, select_groups
 from tasks.calls import make_call
@@ -34,6 +33,7 @@ from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
 from turnwise.tracking.finding import RecordedRun
+from turnwise.training_runs.display import Display
 from turnwise.training_runs.state import Iteration, Models, Prepared, Run
 
 RECORDED, WHAT_IF = "recorded", "what if"

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from flows.plan import plan_runs
 from flows.prepare import prepare_materials, prepare_policy
-from flows.runtime.display import Display
 from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
 from flows.train import train
 from lab.calibration import MonitoredRun, calibrate
@@ -25,6 +24,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
+from turnwise.training_runs.display import Display
 from turnwise.training_runs.state import Run
 
 

@@ -40,7 +40,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 
-from tasks.observing import StageCall, current_observers, notify
 from tasks.prefect_records import share_record
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ArtifactError, ConfigurationError
@@ -53,6 +52,7 @@ from turnwise.store.outside import Outside
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
 from turnwise.store.world_identity import world_ingredients
+from turnwise.training_runs.observing import StageCall, current_observers, notify
 
 
 def known_by_content(parameters: BaseModel) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from tasks.observing import current_observers
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
 from turnwise.store.remaking import make_again
+from turnwise.training_runs.observing import current_observers
 
 RESTORE = "restore"
 """The name of the task run, and of what the progress display shows meanwhile."""

@@ -36,7 +36,7 @@ PUBLIC = {
         "flows.python.running": "FinishedAblation ablation evaluate prepare run sweep",
         "flows.python.what_if": "what_if",
         "flows.sweep": "SweepResult",
-        "tasks.observing": "StageCall",
+        "turnwise.training_runs.observing": "StageCall",
         "turnwise.agent.added_rewards": "RewardFunction",
         "turnwise.checking": "CheckReport check_world",
         "turnwise.checking.added_rewards": "check_reward",

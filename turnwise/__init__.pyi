@@ -18,7 +18,6 @@ from flows.python.running import run as run
 from flows.python.running import sweep as sweep
 from flows.python.what_if import what_if as what_if
 from flows.sweep import SweepResult as SweepResult
-from tasks.observing import StageCall as StageCall
 from turnwise.agent.added_rewards import RewardFunction as RewardFunction
 from turnwise.checking import CheckReport as CheckReport
 from turnwise.checking import check_world as check_world
@@ -45,6 +44,7 @@ from turnwise.reporting.judging import judge as judge
 from turnwise.store import Reference as Reference
 from turnwise.tracking.finding import RecordedRun as RecordedRun
 from turnwise.training_runs.imported_credit import credit_rollouts as credit_rollouts
+from turnwise.training_runs.observing import StageCall as StageCall
 from turnwise.training_runs.what_if import WhatIfResult as WhatIfResult
 from turnwise.world import Column as Column
 from turnwise.world import Environment as Environment

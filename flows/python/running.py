@@ -15,13 +15,13 @@ from flows.python.recorded import RecordedRuns, runs
 from flows.report import AblationResult, open_record, publish
 from flows.runtime.flow_runs import ready_for_prefect, ready_to_run, require_machine_and_model, run_flow
 from flows.runtime.process_settings import prepare_process
-from tasks.observing import Observer, StageCall, notify, observing
 from turnwise.config.sweeps import Range, candidates
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.experiment import Experiment, single
 from turnwise.reporting.ablation_report import AblationReport
 from turnwise.results.cells import WARM_START
 from turnwise.store.default import require_place
+from turnwise.training_runs.observing import Observer, StageCall, notify, observing
 from turnwise.training_runs.record import recording_store, tracking_uri
 from turnwise.training_runs.state import Prepared
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flows.plan import stages_of_run
-from tasks.observing import Observer
 from turnwise.config.agent import Agent
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
@@ -23,6 +22,7 @@ from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import Shapes, count, moment_bytes, trained
 from turnwise.project import home
 from turnwise.reporting.formatting import readable_bytes
+from turnwise.training_runs.observing import Observer
 
 BYTES_PER_SAMPLED_TOKEN, BYTES_PER_CONTEXT_TOKEN = 12, 2
 BYTES_PER_STAGE = 60_000

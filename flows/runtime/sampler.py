@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from pydantic import BaseModel, ConfigDict
 
 from tasks.calls import Call
-from tasks.observing import Observer, StageCall, observing
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.child_process import ChildLost, ChildProcess, ParentProcess
 from turnwise.errors import TurnwiseError
 from turnwise.store import Reference
+from turnwise.training_runs.observing import Observer, StageCall, observing
 
 
 class _Finished(Observer):

@@ -33,12 +33,12 @@ from prefect.context import TagsContext
 from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.runtime.display import Display, WorkerView
 from flows.runtime.housekeeping import computing_for_another
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.workers.reported_runs import FollowedRun, RunOrder, make_ordered, read_order, read_report, reporting_stages
 from turnwise.child_process import LAST_WORDS, ChildLost, ChildProcess, ParentProcess
 from turnwise.errors import TurnwiseError
+from turnwise.training_runs.display import Display, WorkerView
 
 LOSSES_OF_A_RUN = 3
 """How often a run is given to a further worker when its own is lost. After that, this process makes it."""

@@ -32,7 +32,6 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext, TagsContext
 from prefect.flows import Flow
 
-from flows.runtime.display import Display
 from flows.runtime.housekeeping import computing_for_another
 from flows.runtime.process_settings import OFFLINE, QUIET, THREADS
 from flows.runtime.server import CLIENT_SETTINGS
@@ -43,6 +42,7 @@ from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
 from turnwise.project import home, one_project, start_folder
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
+from turnwise.training_runs.display import Display
 
 SECONDS_WITHOUT_HEAD = 20.0
 """For how long the head may not answer. After 60 Ray would end this process, without a word of ours."""

@@ -20,16 +20,16 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from flows.runtime.display import WorkerView
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler
 from flows.train import train
-from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded, TurnwiseError
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
+from turnwise.training_runs.display import WorkerView
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.record import AblationRecord
 from turnwise.training_runs.state import Iteration, Models, Prepared, Run
 

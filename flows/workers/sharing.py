@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Protocol
 from rich.console import Console
 
 from flows.plan import stages_not_called
-from flows.runtime.display import Display
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
-from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
+from turnwise.training_runs.display import Display
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.record import AblationRecord
 from turnwise.training_runs.seeds import RunName
 from turnwise.training_runs.state import Iteration, Prepared, Run

@@ -17,7 +17,6 @@ from pathlib import Path
 from prefect import flow
 from rich.console import Console
 
-from flows.runtime.display import Display
 from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
 from lab.pretraining.configuration import BaseSize, Pretraining
 from lab.pretraining.corpus import (
@@ -43,6 +42,7 @@ from turnwise.reporting.markdown import render
 from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.suggestions import unknown
+from turnwise.training_runs.display import Display
 from turnwise.training_runs.state import TaskSetParameters, play_parameters, task_set_parameters
 
 CARD = "README.md"

@@ -26,11 +26,11 @@ from prefect.results import ResultRecord, ResultRecordMetadata
 from prefect.serializers import Serializer
 
 from tasks.caching import dependencies_of, failed_lookup
-from tasks.observing import StageCall, notify
 from tasks.prefect_records import recorded, records_folder
 from turnwise.errors import ArtifactError, WorldLost
 from turnwise.store import Reference, default_store
 from turnwise.store.exclusive import exclusive
+from turnwise.training_runs.observing import StageCall, notify
 
 logger = logging.getLogger(__name__)
 

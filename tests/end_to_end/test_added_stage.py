@@ -19,7 +19,6 @@ from flows.plan import plan_ablation
 from flows.prepare import prepare_materials, prepare_policy
 from flows.runtime.disk import needs_of, planned_run
 from flows.runtime.sampler import Sampler
-from flows.runtime.work_left import expected_work
 from flows.train import iterate, train
 from tasks.caching import depends_on
 from tasks.calls import Call, Make, call
@@ -35,6 +34,7 @@ from turnwise.training_runs.iteration_stages import IterationStage, MachineCost,
 from turnwise.training_runs.record import tracking_uri
 from turnwise.training_runs.results import all_references
 from turnwise.training_runs.state import Iteration, Run
+from turnwise.training_runs.work_left import expected_work
 
 answer = partial(sources.answer, opened=opened)
 

@@ -20,11 +20,11 @@ import pytest
 from comparison import compared
 from safetensors.torch import load_file
 
-from tasks.observing import Observer, StageCall, observing
 from turnwise.data.evaluations import success_of
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import find_runs
+from turnwise.training_runs.observing import Observer, StageCall, observing
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

@@ -19,10 +19,10 @@ from comparison import compared
 
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
-from tasks.observing import Observer, StageCall, observing
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load, single
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Prepared, Run
 
 pytestmark = pytest.mark.chain

@@ -11,7 +11,6 @@ import pytest
 
 from flows.train import train
 from tasks import models_in_memory
-from tasks.observing import Observer, StageCall, observing
 from tasks.restoring import opened
 from turnwise.errors import ArtifactError
 from turnwise.experiment import Experiment, load
@@ -19,6 +18,7 @@ from turnwise.policy.adapter import has_adapter
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.retention import Keep, files_to_prune
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Iteration, Prepared, Run
 
 pytestmark = pytest.mark.chain

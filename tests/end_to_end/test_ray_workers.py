@@ -10,12 +10,12 @@ import psutil
 import pytest
 from comparison import Computed, compared
 
-from flows.runtime.display import WorkerView
 from flows.workers.ray_cluster import LOOPBACK
 from flows.workers.reported_runs import Began, FollowedRun, Iterated, Report
 from tests.process_tree import command_line, descendants
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment, load
+from turnwise.training_runs.display import WorkerView
 
 os.environ.update(LOOPBACK)  # before Ray is imported
 pytest.importorskip("ray", reason="needs requirements/ray.lock")

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from flows.commands.plan import show_plan
 from flows.plan import plan_ablation
-from tasks.observing import Observer, observing
 from turnwise.experiment import Experiment, load
 from turnwise.project import home
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.html.page import page
 from turnwise.reporting.terminal.comparison import print_report
+from turnwise.training_runs.observing import Observer, observing
 from turnwise.training_runs.state import Prepared
 
 pytestmark = [pytest.mark.chain]

@@ -15,17 +15,17 @@ from project_copy import ROOT, TINY
 from flows import sweep as of_flows
 from flows.commands.cli import status_of
 from flows.plan import plan_runs
-from flows.runtime.display import WorkerView
-from flows.runtime.work_left import kind_of
 from flows.sweep import sweep_experiment, sweep_seeds
 from flows.workers.reported_runs import Ended, FollowedRun, Made, Report
 from flows.workers.sharing import SharedRuns
-from tasks.observing import Observer, StageCall, observing
 from turnwise.config.sweeps import candidates
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.store import Store, default_store
+from turnwise.training_runs.display import WorkerView
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Prepared
+from turnwise.training_runs.work_left import kind_of
 
 pytestmark = pytest.mark.chain
 

@@ -11,11 +11,11 @@ from comparison import Computed
 
 import turnwise as tw
 from flows.commands import cli
-from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.record import recorded_here
 from turnwise.training_runs.what_if import other_experiment
 

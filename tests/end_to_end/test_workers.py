@@ -16,7 +16,6 @@ from comparison import Computed, compared
 from rich.console import Console
 
 from flows.plan import plan_ablation
-from flows.runtime.display import WorkerView
 from flows.workers.reported_runs import Began, FollowedRun, Iterated, Made, Report, RunOrder, Started
 from flows.workers.sharing import SharedRuns
 from tests.process_tree import command_line, descendants
@@ -24,6 +23,7 @@ from turnwise.experiment import Experiment, load
 from turnwise.project import home
 from turnwise.reporting.formatting import process_note
 from turnwise.store import Reference
+from turnwise.training_runs.display import WorkerView
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
 

@@ -9,12 +9,12 @@ import pytest
 from prefect import flow
 from rich.console import Console
 
-from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress, artifact_key, publish_results, results_markdown
-from tasks.observing import StageCall
 from turnwise.results.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
 from turnwise.store import Reference
+from turnwise.training_runs.display import Display
+from turnwise.training_runs.observing import StageCall
 
 REPORT = ReportData(
     "Credit of 2",

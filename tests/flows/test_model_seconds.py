@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from flows.plan import plan_ablation
-from flows.runtime.work_left import TEST, WorkLeft, model_seconds
-from tasks.observing import StageCall
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference
+from turnwise.training_runs.observing import StageCall
+from turnwise.training_runs.work_left import TEST, WorkLeft, model_seconds
 
 PARAMETERS = Path(__file__).parents[1] / "parameters.yaml"
 SEARCH = {

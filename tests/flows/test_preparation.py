@@ -10,9 +10,9 @@ from recorded_runs import tiny
 from flows.dvc_stages import materialise_run
 from flows.prepare import prepare_materials, prepare_policy
 from flows.runtime import disk
-from tasks.observing import Observer, StageCall, observing
 from tests.own_view import let_see
 from turnwise.errors import ConfigurationError
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Prepared
 
 

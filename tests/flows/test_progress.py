@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from flows.plan import plan_ablation
-from flows.runtime import display as display_module
-from flows.runtime.display import Display, bars
-from flows.runtime.work_left import expected_work
 from turnwise.experiment import load
 from turnwise.progress import Progress, report
+from turnwise.training_runs import display as display_module
+from turnwise.training_runs.display import Display, bars
+from turnwise.training_runs.work_left import expected_work
 
 PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 

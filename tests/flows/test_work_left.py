@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from flows.plan import plan_ablation, plan_runs
-from flows.runtime.work_left import TEST, WorkLeft, expected_work, kind_of
-from tasks.observing import StageCall
 from turnwise.experiment import load
 from turnwise.store import Reference
+from turnwise.training_runs.observing import StageCall
+from turnwise.training_runs.work_left import TEST, WorkLeft, expected_work, kind_of
 
 SECONDS = Path(__file__).parent / "seconds_of_the_default_experiment.json"
 PARAMETERS = Path(__file__).parents[1] / "parameters.yaml"

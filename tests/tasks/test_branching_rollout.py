@@ -10,7 +10,6 @@ import pytest
 
 from flows.prepare import prepare_materials, prepare_policy
 from flows.train import train
-from tasks.observing import Observer, StageCall, observing
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise import seeding
 from turnwise.agent.branching import turn_of
@@ -21,6 +20,7 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_arrays, read_trajectories
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Prepared, play_parameters
 from turnwise.world import Observation
 

@@ -25,11 +25,11 @@ from pydantic import BaseModel
 from safetensors import SafetensorError
 
 from tasks.caching import cache_key, dependencies_of, depends_on
-from tasks.observing import Observer, StageCall, observing
 from tasks.orchestration.deferred import task
 from turnwise.errors import ArtifactError, ConfigurationError, DiskFull, WorldLost
 from turnwise.project import home
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.observing import Observer, StageCall, observing
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 
@@ -341,7 +341,7 @@ collect_rarely()
 from flows.runtime.server import ensure_server
 ensure_server()
 from our_stage import Parameters, number
-from tasks.observing import Observer, observing
+from turnwise.training_runs.observing import Observer, observing
 class Say(Observer):
     def finished(self, call):
         print(call.cached, call.reference)

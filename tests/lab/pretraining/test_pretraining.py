@@ -10,12 +10,12 @@ from rich.console import Console
 from flows.prepare import prepare_materials, prepare_policy
 from lab.pretraining.configuration import Pretraining, load_pretraining
 from lab.pretraining.pretrain import pretrain
-from tasks.observing import Observer, StageCall, observing
 from tests.end_to_end.project_copy import ROOT, TINY
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.policy import pretrained
 from turnwise.store import default_store
+from turnwise.training_runs.observing import Observer, StageCall, observing
 
 SMALL = """
 seed: 0

@@ -25,11 +25,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tasks.observing import StageCall
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import count, trained
 from turnwise.training_runs import iteration_stages
+from turnwise.training_runs.observing import StageCall
 from turnwise.training_runs.state import ON_TEST_TASKS
 
 TEST = "evaluate on test tasks"

@@ -18,10 +18,10 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgres
 from rich.table import Column
 from rich.text import Text
 
-from flows.runtime.work_left import NONE, NOTHING, Stages, WorkLeft
-from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
 from turnwise.store import Reference, default_store
+from turnwise.training_runs.observing import Observer, StageCall, observing
+from turnwise.training_runs.work_left import NONE, NOTHING, Stages, WorkLeft
 
 SECONDS_BETWEEN_LINES = 10.0
 THIS_PROCESS = "this process"
