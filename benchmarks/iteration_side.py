@@ -79,7 +79,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "cache keys": (
         "tasks.caching:Dependencies.ingredients",
         "tasks.caching:_computed",
-        "tasks.prefect_records:recorded",
+        "turnwise.store.stage_records:recorded",
     ),
     "Prefect": ("prefect.tasks:Task.__call__",),
     "MLflow": ("turnwise.training_runs.record:AblationRecord.iteration",),

@@ -40,7 +40,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 
-from tasks.prefect_records import share_record
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
@@ -51,6 +50,7 @@ from turnwise.store.notes import with_references
 from turnwise.store.outside import Outside
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
+from turnwise.store.stage_records import share_record
 from turnwise.store.world_identity import world_ingredients
 from turnwise.training_runs.observing import StageCall, current_observers, notify
 

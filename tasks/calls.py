@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from pydantic import BaseModel
 
 from tasks.caching import cache_key, dependencies_of
-from tasks.prefect_records import recorded
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
+from turnwise.store.stage_records import recorded
 
 if TYPE_CHECKING:
     from prefect import Task

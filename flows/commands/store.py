@@ -53,10 +53,10 @@ def verify() -> None:
 
 def inspect(folder: Path) -> list[Inspected]:
     """Inspect every part of a home."""
-    from tasks.prefect_records import inspect_records
     from turnwise.store import default_store
     from turnwise.store.inspection import inspect_artifacts, inspect_database, inspect_notes
     from turnwise.store.place_inspection import inspect_place
+    from turnwise.store.stage_records import inspect_records
 
     store = default_store()
     return [

@@ -1,8 +1,8 @@
 """`BY_CONTENT`, Prefect's cache policy of every stage, and the options of `@task` that go with it.
 
 A task's result is looked for under the digest of what it depends on (`tasks.caching`). Prefect writes what a task
-returned to `<home>/results/<name>/<digest of the cache key>` and looks for it there (`tasks.prefect_records`). If a
-record does not belong to its key, or its artifact is missing or damaged, the task runs again, with a warning. One
+returned to `<home>/results/<name>/<digest of the cache key>` and looks for it there (`turnwise.store.stage_records`).
+If a record does not belong to its key, or its artifact is missing or damaged, the task runs again, with a warning. One
 process computes a key at a time (`turnwise.store.exclusive`). Only infrastructure failures are retried: a bug or a
 wrong configuration fails at once.
 """
@@ -26,10 +26,10 @@ from prefect.results import ResultRecord, ResultRecordMetadata
 from prefect.serializers import Serializer
 
 from tasks.caching import dependencies_of, failed_lookup
-from tasks.prefect_records import recorded, records_folder
 from turnwise.errors import ArtifactError, WorldLost
 from turnwise.store import Reference, default_store
 from turnwise.store.exclusive import exclusive
+from turnwise.store.stage_records import recorded, records_folder
 from turnwise.training_runs.observing import StageCall, notify
 
 logger = logging.getLogger(__name__)

@@ -18,10 +18,10 @@ from rich.console import Console
 from flows.commands.store import inspect, print_parts
 from tasks.caching import cache_key, depends_on
 from tasks.orchestration.deferred import task
-from tasks.prefect_records import records_folder
 from turnwise import progress
 from turnwise.project import home
 from turnwise.store import Reference, default_store
+from turnwise.store.stage_records import records_folder
 
 PARTS = ["artifacts", "clocks and lineage", "records", "Prefect's database", "MLflow's database"]
 

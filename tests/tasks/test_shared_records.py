@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.caching import cache_key, depends_on
 from tasks.orchestration.deferred import task
-from tasks.prefect_records import records_folder
 from tests.store.conftest import SECRET, s3, s3_of_session, url  # noqa: F401  (fixtures)
 from tests.store.s3_server import S3Server, failing
 from turnwise.errors import StoreUnreachable
 from turnwise.project import home
 from turnwise.store import Reference, default_store, place
 from turnwise.store.default import use_storage
+from turnwise.store.stage_records import records_folder
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 

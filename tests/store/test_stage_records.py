@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.caching import cache_key, depends_on
 from tasks.orchestration.deferred import task
-from tasks.prefect_records import recorded, recorded_keys, records_folder
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, default_store
+from turnwise.store.stage_records import recorded, recorded_keys, records_folder
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 
