@@ -57,13 +57,10 @@ class ConversationFrame(ChatFrame):
         ConfigurationError for roles that the template does not take.
         """
         pieces = self._pieces_around([ROLES.get(message["role"], str(message["role"])) for message in messages])
-        tokens = list(pieces[0]) if not after else list(pieces[after][1:] if self._ends(reply) else pieces[after])
+        tokens = list(pieces[0]) if not after else list(pieces[after] if self._closing(reply) else pieces[after][1:])
         for message, piece in zip(messages[after:], pieces[after + 1 :], strict=True):
             tokens += [*self._text(text_of(message)), *piece]
         return tuple(tokens)
-
-    def _ends(self, reply: Sequence[int]) -> bool:
-        return tuple(reply[-1:]) == (self.end_token,)
 
     def _template_arguments(self) -> Mapping[str, Any]:
         return {"tools": self._tools} if self._tools else {}

@@ -21,7 +21,7 @@ from turnwise.config.agent import Agent
 from turnwise.config.agent_rewards import AddedReward
 from turnwise.config.schema import RetryOptions, Section, WorldSection
 from turnwise.data.metrics import recorded_in
-from turnwise.data.trajectory import Ending, Trajectory
+from turnwise.data.trajectory import Ending
 from turnwise.errors import ConfigurationError
 from turnwise.world import Task, World, make_world
 
@@ -113,17 +113,16 @@ def play_examples(parameters: PlayParameters, tasks: Sequence[Task]) -> tuple[Wo
     """
     wanted = parameters.agent.examples
     played = play_noisy_oracle(parameters, tasks, min(len(tasks), wanted * CANDIDATES), noise=0.0, seed=0)
-    solved = sorted(filter(lambda each: each.ending is Ending.SUCCESS, played.trajectories), key=_characters)
+    solved = sorted(
+        (each for each in played.trajectories if each.ending is Ending.SUCCESS),
+        key=lambda each: sum(len(turn.observation) + len(turn.reply) for turn in each.turns),
+    )
     if len(solved) < wanted:
         raise ConfigurationError(
             f"agent.examples must be at most the training tasks that the world's oracle solves, {len(solved)} of the "
             f"first {len(played.trajectories)}; found {wanted}: lower it, or raise data.train_tasks"
         )
     return tuple(map(WorkedExample.of, solved[:wanted]))
-
-
-def _characters(trajectory: Trajectory) -> int:
-    return sum(len(turn.observation) + len(turn.reply) for turn in trajectory.turns)
 
 
 def conversation_frame(parameters: PlayParameters, frame: ChatFrame) -> ConversationFrame:

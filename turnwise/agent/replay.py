@@ -81,7 +81,14 @@ class Continuation(Episode):
             self.receive(turn.reply, turn.reply_tokens, turn.log_probabilities, self._was_complete(turn))
             self.settle()
         if self._lost is None and (difference := self._difference()):
-            self.lose(WorldLost(self._diverged(difference)))
+            self.lose(
+                WorldLost(
+                    "a world must do the same again with the same task, seed and actions; "
+                    f"{self.rules.world.name!r} with task {self.task.id!r} did not: {difference}. Give the seed that "
+                    "the trajectory was played with, or see `turnwise check`, which looks for worlds that forget "
+                    "their seed"
+                )
+            )
         self._turns = [replace(turn, trained=False) for turn in self._point.before]
         if self._lost is None:
             awaited = self._point.awaited
@@ -108,13 +115,6 @@ class Continuation(Episode):
             where = f"before turn {self._point.turn + 1}"
             return f"{where} it had said {awaited.observation!r}, and now said {self._shown!r}"
         return None
-
-    def _diverged(self, difference: str) -> str:
-        return (
-            f"a world must do the same again with the same task, seed and actions; {self.rules.world.name!r} with "
-            f"task {self.task.id!r} did not: {difference}. Give the seed that the trajectory was played with, or see "
-            "`turnwise check`, which looks for worlds that forget their seed"
-        )
 
 
 def _world_part(turn: Turn) -> str:

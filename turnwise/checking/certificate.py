@@ -177,7 +177,7 @@ def certify(
     contract = contract or check_world(world, parameters=made, count=tasks, seed=seed)
     tested = first_tasks(world, "test", tasks)
     player = _Player(world, tested, replicas, seed)
-    baselines = {name: player.play(name, _baseline(name)) for name in world.baselines}
+    baselines = {name: player.play(name, partial(baseline_policy, baseline=name)) for name in world.baselines}
     random, oracle = baselines.get("random"), baselines.get("oracle")
     measured, unit = (len, "characters") if count_tokens is None else (count_tokens, f"tokens of {tokenizer}")
     return Certificate(
@@ -233,10 +233,6 @@ def _repeat(task: Task, seed: int) -> Decide:
         return ScriptedAction("", first[0].actions[:1])
 
     return decide
-
-
-def _baseline(name: str) -> Callable[[Task, int], Decide]:
-    return lambda task, seed: baseline_policy(task, seed, name)
 
 
 def _partly_random(share: float) -> Callable[[Task, int], Decide]:

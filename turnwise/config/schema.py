@@ -408,17 +408,13 @@ BUDGET_AXES = tuple(Budget.model_fields)
 """The costs at which runs are compared."""
 
 
-def _kind_of_seeds(seeds: object) -> str:
-    return KINDS_OF_SEEDS[isinstance(seeds, dict | SeedsUntil)]
-
-
 class Ablation(Section):
     """Variants x seeds."""
 
     name: Name
     seeds: Annotated[
         Annotated[list[Seed], Tag(KINDS_OF_SEEDS[0])] | Annotated[SeedsUntil, Tag(KINDS_OF_SEEDS[1])],
-        Discriminator(_kind_of_seeds),
+        Discriminator(lambda seeds: KINDS_OF_SEEDS[isinstance(seeds, dict | SeedsUntil)]),
     ]
     """A list, or `{until: decided, at_most: 20}`: then seeds are added until each comparison is decided."""
     variants: list[str]

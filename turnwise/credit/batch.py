@@ -278,7 +278,11 @@ class CreditBatch:
                 )
         if self.reply_lengths is None:
             return
-        self._require("reply_lengths", "must be counts of at least 1", _is_count)
+        self._require(
+            "reply_lengths",
+            "must be counts of at least 1",
+            lambda entry: _is_number(entry) and entry >= 1 and entry == int(entry),
+        )
         tokens = np.array([sum(row) for row in self.reply_lengths], dtype=np.int64)
         for name in (name for name in PER_TOKEN if getattr(self, name) is not None):
             found = _lengths(getattr(self, name))
@@ -401,10 +405,6 @@ def _is_sound(name: str, values: NDArray[Any]) -> bool:
 def _is_number(entry: Any) -> bool:
     """Whether an entry is a finite number, of Python's or of numpy's types."""
     return hasattr(entry, "__float__") and math.isfinite(entry)
-
-
-def _is_count(entry: Any) -> bool:
-    return _is_number(entry) and entry >= 1 and entry == int(entry)
 
 
 def turn_means(batch: CreditBatch, tokens: Ragged) -> Ragged:

@@ -127,23 +127,6 @@ def _per_index(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Te
     reach it and not from those that stop before it, a hidden bonus of minus the mean turn reward per extra turn. That
     later turns are worth reaching is therefore never learned, with or without `to_go`. A trajectory that is the only
     one to reach a turn has nothing to compare with there: its turn reward counts as 0, with a warning.
-    """
-    return _by_index(batch, members, rewards, terms)
-
-
-def _padded(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:
-    """The rule `padded`, for any number of turns: every turn index has G terms.
-
-    With `to_go` and `deviation: none` the gradient is scaled by (G - 1) / G, and its direction is right. A deviation
-    per turn index gives turns different weights: biased. Without `to_go` a turn gets no credit for the rewards that
-    follow from it: biased too.
-    """
-    longest = max(map(len, rewards))
-    return _by_index(batch, members, [turns + [0.0] * (longest - len(turns)) for turns in rewards], terms)
-
-
-def _by_index(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:
-    """The advantages of one group: turn rewards, normalised per turn index over the rows that reach it, plus outcome.
 
     `rewards` has one row per member, which may be padded.
     """
@@ -160,6 +143,17 @@ def _by_index(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Ter
         ]
         for index, turns, last in zip(members, normalised, outcome, strict=True)
     ]
+
+
+def _padded(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:
+    """The rule `padded`, for any number of turns: every turn index has G terms.
+
+    With `to_go` and `deviation: none` the gradient is scaled by (G - 1) / G, and its direction is right. A deviation
+    per turn index gives turns different weights: biased. Without `to_go` a turn gets no credit for the rewards that
+    follow from it: biased too.
+    """
+    longest = max(map(len, rewards))
+    return _per_index(batch, members, [turns + [0.0] * (longest - len(turns)) for turns in rewards], terms)
 
 
 def _return_to_go(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:

@@ -48,7 +48,16 @@ def probe_batch(
     metrics, scored = _distance(drawn[: parameters.sample], warm_start)
     prompts, thoughts = _thoughts(drawn, decode, parameters.sample)
     if len(prompts) > 1:
-        crossed = _crossed(prompts, thoughts)
+        # Every thought under every prompt, ordered by thought.
+        crossed = [
+            TokenSequence(
+                prompt + thought,
+                (-1,) * len(prompt) + (0,) * len(thought),
+                (0.0,) * (len(prompt) + len(thought)),
+            )
+            for thought in thoughts
+            for prompt in prompts
+        ]
         totals = [sum(row) for row in policy(crossed).tolist()]
         rows = [totals[begin : begin + len(prompts)] for begin in range(0, len(totals), len(prompts))]
         metrics |= information(rows)
@@ -85,16 +94,3 @@ def _thoughts(
             prompts[trajectory.task.id] = segment.tokens[: segment.turn_of_token.index(turn)]
             thoughts.append(trajectory.turns[turn].reply_tokens[:length])
     return list(prompts.values()), thoughts
-
-
-def _crossed(prompts: Sequence[Tokens], thoughts: Sequence[Tokens]) -> list[TokenSequence]:
-    """Every thought under every prompt, ordered by thought."""
-    return [
-        TokenSequence(
-            prompt + thought,
-            (-1,) * len(prompt) + (0,) * len(thought),
-            (0.0,) * (len(prompt) + len(thought)),
-        )
-        for thought in thoughts
-        for prompt in prompts
-    ]

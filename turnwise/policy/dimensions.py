@@ -26,7 +26,18 @@ def dimensions_of(policy: Policy) -> Dimensions | None:
     `turnwise.policy.known_models`: the hub is not contacted.
     """
     if policy.model == "scratch":
-        return _from_scratch(policy)
+        return Dimensions(
+            shapes=shapes_from_scratch(policy),
+            vocabulary=policy.vocabulary,
+            hidden=policy.hidden,
+            layers=policy.layers,
+            heads=policy.heads,
+            key_value_heads=policy.heads,
+            head_dimension=policy.hidden // policy.heads,
+            feed_forward=policy.feed_forward,
+            head_norms=True,
+            known=True,
+        )
     if is_gguf(policy.model):
         return configured_dimensions(gguf_configuration(policy.model))
     folder = model_directory(policy.model) or _cached_folder(policy)
@@ -83,18 +94,3 @@ def _shapes_on_meta(configuration: Any) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(configuration)
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-
-
-def _from_scratch(policy: Policy) -> Dimensions:
-    return Dimensions(
-        shapes=shapes_from_scratch(policy),
-        vocabulary=policy.vocabulary,
-        hidden=policy.hidden,
-        layers=policy.layers,
-        heads=policy.heads,
-        key_value_heads=policy.heads,
-        head_dimension=policy.hidden // policy.heads,
-        feed_forward=policy.feed_forward,
-        head_norms=True,
-        known=True,
-    )

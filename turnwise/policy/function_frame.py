@@ -64,7 +64,9 @@ class FunctionFrame(ChatFrame):
         self._functions = functions
         super().__init__(tokenizer, further_end_tokens)
         _require_functions(tokenizer, functions)
-        self._before_answer, self._after_answer = self._around_answer()
+        # The tokens between a reply's end token and the answer to its call, and from there to the next reply.
+        _, _, between, self._after_answer = self._pieces_around(["user", "assistant", "tool"])
+        self._before_answer = between[1:]
 
     def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
         """The tokens between `reply` and the next one; the answer to a call is a message of the role `tool`."""
@@ -74,11 +76,6 @@ class FunctionFrame(ChatFrame):
 
     def _template_arguments(self) -> Mapping[str, Any]:
         return {"tools": self._functions.signatures}
-
-    def _around_answer(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The tokens between a reply's end token and the answer to its call, and from there to the next reply."""
-        _, _, between, after = self._pieces_around(["user", "assistant", "tool"])
-        return between[1:], after
 
 
 def _require_functions(tokenizer: PreTrainedTokenizerBase, functions: DeclaredFunctions) -> None:

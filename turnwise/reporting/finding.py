@@ -55,7 +55,8 @@ def _pairs(judgement: Judgement) -> str:
     if not differing:
         count = len(judgement.standings)
         if count == 2:
-            apart = with_bounds(_absolute(judgement.pairs[0].difference), DIGITS)
+            difference = judgement.pairs[0].difference
+            apart = with_bounds(_negated(difference) if difference.value < 0 else difference, DIGITS)
             return f"The two variants cannot be told apart in {judgement.measure}: they are {apart} apart"
         return f"No two of the {count} variants can be told apart in {judgement.measure}"
     best = max(judgement.standings, key=lambda standing: standing.mean.value).name
@@ -139,10 +140,6 @@ def _higher(gain: Comparison) -> bool:
 
 def _lower(gain: Comparison) -> bool:
     return gain.verdict == "lower"
-
-
-def _absolute(interval: Interval) -> Interval:
-    return _negated(interval) if interval.value < 0 else interval
 
 
 def _negated(interval: Interval) -> Interval:

@@ -65,7 +65,11 @@ def judge(
         columns.score,
         policies=columns.seed is None,
         description=columns.sentence(),
-        sources=[] if isinstance(scores, pd.DataFrame) else [(str(each), _digest(each)) for each in scores],
+        sources=(
+            []
+            if isinstance(scores, pd.DataFrame)
+            else [(str(each), "MLflow" if _is_uri(each) else sha256_of(Path(each))) for each in scores]
+        ),
     )
     if to is not None:
         from turnwise.reporting.html.report_files import write_report
@@ -118,7 +122,3 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
         for run in runs
     ]
     return pd.DataFrame(rows, index=pd.Index([f"{uri}, run {run.info.run_id}" for run in runs], name=PLACE))
-
-
-def _digest(source: str | os.PathLike[str]) -> str:
-    return "MLflow" if _is_uri(source) else sha256_of(Path(source))

@@ -73,7 +73,15 @@ def make_again(
         with reading(), store.restoring(step.reference, files if step.reference == wanted else pruned[step.reference]):
             made = compute(step.record)
         if made != step.reference:
-            raise _different(store, step, made, difference(step.record))
+            cause = difference(step.record) or (
+                "its code and the platform are the same, so what it computes does not repeat"
+            )
+            raise ArtifactError(
+                f"what was pruned must come out as it was when it is made again; the stage {step.record['stage']} made "
+                f"{made} where it had made {step.reference}: {cause}. Use the code and the machine that made it, or "
+                f"delete {store.root / step.reference.kind / step.reference.digest} and run the experiment again, "
+                "which computes this and what follows"
+            )
         for done in (each for each in step.inputs & pruned.keys() if last_use[each] == place):
             store.prune(done, pruned[done])
     progress.report("making pruned files again", len(steps), len(steps))
@@ -149,13 +157,3 @@ def _pruned(store: Store, reference: Reference) -> list[str]:
         return store.pruned(reference)
     except ArtifactError:
         return []
-
-
-def _different(store: Store, step: RecordedStep, made: Reference, difference: str) -> ArtifactError:
-    return ArtifactError(
-        f"what was pruned must come out as it was when it is made again; the stage {step.record['stage']} made "
-        f"{made} where it had made {step.reference}: "
-        f"{difference or 'its code and the platform are the same, so what it computes does not repeat'}. Use the code "
-        f"and the machine that made it, or delete {store.root / step.reference.kind / step.reference.digest} and run "
-        "the experiment again, which computes this and what follows"
-    )

@@ -80,7 +80,9 @@ class EmbeddedEngine:
         self._must_be_idle("load a policy")
         self._digest = None
         with computing_threads(self._threads), torch.inference_mode():
-            found = _read(policy, base, self._device) if model is None else model
+            found = model
+            if found is None:  # an adapter's weights are yet to be merged
+                found = _read_whole(policy, None, self._device) if base is None else load_adapted(base, policy)
             if is_known_decoder(found):
                 cache = self._forward.cache if isinstance(self._forward, FusedForward) else None
                 weights = _weights(found, policy, self._device)
@@ -237,11 +239,6 @@ class EmbeddedEngine:
             raise RuntimeError(
                 f"nothing may be in flight to {purpose}; found {self.in_flight} contexts: step until they are done"
             )
-
-
-def _read(policy: Path, base: Path | None, device: torch.device) -> PreTrainedModel:
-    """The model in a folder, or of an adapter and its base, whose weights are yet to be merged."""
-    return _read_whole(policy, None, device) if base is None else load_adapted(base, policy)
 
 
 def _read_whole(policy: Path, base: Path | None, device: torch.device) -> PreTrainedModel:

@@ -10,7 +10,7 @@ from turnwise.data.outcomes import LeftOut
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
 from turnwise.results.cells import WARM_START, cell, curve, greedy_column, task_means, whole_curve
-from turnwise.results.costs import Course, at_equal_budgets, course_of
+from turnwise.results.costs import at_equal_budgets, course_of
 from turnwise.results.outcomes import Outcomes, collected, ended_run
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks
 from turnwise.statistics.curves import AtEqualBudget, Points, Spending
@@ -165,7 +165,20 @@ def _results(
 
 def at_equal_cost(groups: Sequence[Group], spending: Spending) -> list[AtEqualBudget]:
     """Compare the groups on each axis at the largest budgets that every run has spent: see `turnwise.results.costs`."""
-    return at_equal_budgets([course for group in groups for course in _courses(group, spending)], groups[0].world)
+    courses = [
+        course_of(
+            group.name,
+            seed,
+            run.artifacts.start,
+            run.artifacts.iterations,
+            run.artifacts.prepared.values(),
+            spending,
+            ended=run.ended is not None,
+        )
+        for group in groups
+        for seed, run in sorted(group.runs.items())
+    ]
+    return at_equal_budgets(courses, groups[0].world)
 
 
 def _test_metrics(run: RecordedRun, world: World, column: Column) -> dict[str, float]:
@@ -217,20 +230,4 @@ def _whole_curves(group: Group, world: World) -> list[Points]:
             run.ended,
         )
         for _, run in sorted(group.runs.items())
-    ]
-
-
-def _courses(group: Group, spending: Spending) -> list[Course]:
-    """What each run had spent before each of its evaluations, sorted by seed."""
-    return [
-        course_of(
-            group.name,
-            seed,
-            run.artifacts.start,
-            run.artifacts.iterations,
-            run.artifacts.prepared.values(),
-            spending,
-            ended=run.ended is not None,
-        )
-        for seed, run in sorted(group.runs.items())
     ]
