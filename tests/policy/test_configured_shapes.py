@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from turnwise.policy.configured_shapes import FAMILIES, configured_dimensions
+from turnwise.policy.sizes import FAMILIES, configured_dimensions
 
 SIZES = {"vocab_size": 99, "hidden_size": 64, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4}
 OPTIONS: list[dict[str, Any]] = [

@@ -9,8 +9,7 @@ from published_shapes import QWEN
 
 from turnwise.experiment import load
 from turnwise.policy.dimensions import dimensions_of
-from turnwise.policy.known_models import facts, known_dimensions
-from turnwise.policy.sizes import count
+from turnwise.policy.sizes import count, facts, known_dimensions
 
 PARAMETERS = Path(__file__).parents[1] / "parameters.yaml"
 CONFIGURATIONS = {entry["models"][0]: entry for entry in facts()["configurations"]}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.policy.configured_shapes import DECODERS
+from turnwise.policy.sizes import DECODERS
 
 
 def is_known_decoder(model: PreTrainedModel) -> bool:

@@ -2,7 +2,7 @@
 
 Those of a policy from scratch follow from the section `policy`. Those of a published model are read from its
 `config.json`, or a GGUF's header; its weights need not be there. They are arithmetic for the families of
-`turnwise.policy.configured_shapes`; of another architecture torch's meta device makes a model of shapes alone.
+`turnwise.policy.sizes`; of another architecture torch's meta device makes a model of shapes alone.
 """
 
 from __future__ import annotations
@@ -12,31 +12,36 @@ from typing import Any
 
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
-from turnwise.policy.configured_shapes import DECODERS, Dimensions, configured_dimensions, read_configuration
 from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
-from turnwise.policy.known_models import known_dimensions
 from turnwise.policy.pretrained import model_directory
-from turnwise.policy.sizes import shapes_from_scratch
+from turnwise.policy.sizes import (
+    DECODERS,
+    Dimensions,
+    configured_dimensions,
+    known_dimensions,
+    read_configuration,
+)
 
 
 def dimensions_of(policy: Policy) -> Dimensions | None:
     """The dimensions of the policy that this section describes.
 
-    None for a model from a hub whose configuration is not on this machine, and that is not among
-    `turnwise.policy.known_models`: the hub is not contacted.
+    None for a model from a hub whose configuration is not on this machine, and that is not among the known ones of
+    `turnwise.policy.sizes`: the hub is not contacted.
     """
     if policy.model == "scratch":
-        return Dimensions(
-            shapes=shapes_from_scratch(policy),
-            vocabulary=policy.vocabulary,
-            hidden=policy.hidden,
-            layers=policy.layers,
-            heads=policy.heads,
-            key_value_heads=policy.heads,
-            head_dimension=policy.hidden // policy.heads,
-            feed_forward=policy.feed_forward,
-            head_norms=True,
-            known=True,
+        return configured_dimensions(
+            {
+                "model_type": "qwen3",
+                "vocab_size": policy.vocabulary,
+                "hidden_size": policy.hidden,
+                "num_hidden_layers": policy.layers,
+                "num_attention_heads": policy.heads,
+                "num_key_value_heads": policy.heads,
+                "head_dim": policy.hidden // policy.heads,
+                "intermediate_size": policy.feed_forward,
+                "tie_word_embeddings": policy.tied_embeddings,
+            }
         )
     if is_gguf(policy.model):
         return configured_dimensions(gguf_configuration(policy.model))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.configured_shapes import FAMILIES, Dimensions, configured_dimensions
+from turnwise.policy.sizes import FAMILIES, Dimensions, configured_dimensions
 
 CONVERSION_FILE = "converted_from.json"
 """In a converted folder: the content and the precisions of the GGUF that it was made from, and by which versions."""
@@ -167,7 +167,7 @@ def require_gguf(path: Path) -> GgufHeader:
     """The header of a GGUF that can be trained here.
 
     Raises ConfigurationError for a damaged file, an architecture that transformers does not read, and a model without a
-    chat template. Of the families of `turnwise.policy.configured_shapes` it is said without importing transformers.
+    chat template. Of the families of `turnwise.policy.sizes` it is said without importing transformers.
     """
     header = read_header(path)
     if header.architecture not in FAMILIES:

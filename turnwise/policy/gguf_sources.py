@@ -21,7 +21,7 @@ from typing import Any
 
 from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import require_gguf
-from turnwise.policy.known_models import facts, known_configuration
+from turnwise.policy.sizes import facts, known_configuration
 from turnwise.project import project_root
 from turnwise.store.digests import sha256_of
 from turnwise.store.outside import Outside, outside_file

@@ -1,7 +1,7 @@
 """Checks of a published model before the first stage: that engine, learner and agent can use its folder.
 
 `require_readable` reads the files' names, headers and JSON alone: neither torch nor transformers is imported for the
-families that `turnwise.policy.configured_shapes` knows. A plan (`--dry-run`) and a run ask it before anything else.
+families that `turnwise.policy.sizes` knows. A plan (`--dry-run`) and a run ask it before anything else.
 `require_usable` has transformers read what the run will read by it, which takes seconds.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 from turnwise.config.model_settings import require_kernels, require_parts
 from turnwise.errors import ConfigurationError
 from turnwise.policy.chat_template import set_switches
-from turnwise.policy.configured_shapes import configured_dimensions, read_configuration
 from turnwise.policy.declared_functions import DeclaredFunctions
 from turnwise.policy.file_tokenizer import FileTokenizer, has_tokenizer_file, require_vocabulary_file
 from turnwise.policy.function_frame import frame_of
+from turnwise.policy.sizes import configured_dimensions, read_configuration
 from turnwise.policy.tokenizer import GENERATION_FILE, generation_end_tokens, load_tokenizer
 from turnwise.policy.weight_files import require_fitting_weights, require_weights_form
 

@@ -7,7 +7,7 @@ Two questions, each answered in a sentence where the answer is no:
 * the fit, from the headers of the files: the name and the shape of every tensor against those of the model that
   transformers makes of the configuration. transformers itself fills what is missing with random numbers and goes on.
 
-Of the families of `turnwise.policy.configured_shapes` both are answered without torch or transformers; of another
+Of the families of `turnwise.policy.sizes` both are answered without torch or transformers; of another
 architecture transformers is asked on torch's meta device, which loads nothing.
 """
 
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.configured_shapes import (
+from turnwise.policy.sizes import (
     FAMILIES,
     OUTPUT_LAYER,
+    Shapes,
     configured_dimensions,
     read_configuration,
 )
-from turnwise.policy.sizes import Shapes
 
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 PRECISIONS = ("F64", "F32", "F16", "BF16")
