@@ -25,8 +25,8 @@ from tasks.health.health import (
     return_to,
 )
 from turnwise.credit import estimator_of
-from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.outcomes import EarlyEnd
+from turnwise.data.trajectory_files import SAMPLED, read_evaluation
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import AlarmRecord, Change

@@ -51,7 +51,7 @@ from flows.sampling import evaluation, play_greedily, roll_out, roll_out_ahead, 
 from tasks.calls import Make, make_call
 from tasks.models_in_memory import base_reference
 from tasks.orchestration.deferred import flow
-from turnwise.data.evaluations import success_of
+from turnwise.data.trajectory_files import success_of
 from turnwise.experiment import Experiment
 from turnwise.store import default_store
 from turnwise.store.retention import RetentionEntry, files_to_prune, kept, least_kept

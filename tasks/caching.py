@@ -48,10 +48,10 @@ from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function
 from turnwise.store.full_disk import report_full_disk
 from turnwise.store.notes import with_references
 from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import world_ingredients
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
 from turnwise.store.stage_records import share_record
-from turnwise.store.world_identity import world_ingredients
 from turnwise.training_runs.observing import StageCall, current_observers, notify
 
 
@@ -59,7 +59,7 @@ def known_by_content(parameters: BaseModel) -> dict[str, Any]:
     """The parameters as plain values for a cache key.
 
     A file or model from outside is replaced by the digest of its content, a world section by what identifies the world
-    (`turnwise.store.world_identity`).
+    (`turnwise.store.plugin_identity`).
 
     Raises ConfigurationError where a world or its data is missing, and whatever an unreachable world server raises.
     """

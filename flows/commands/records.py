@@ -537,7 +537,7 @@ def reproduce(
 def ui(port: Port = 5000) -> None:
     """Serve MLflow's pages on what was run."""
     from turnwise.project import home
-    from turnwise.store.sqlite_address import sqlite_address
+    from turnwise.store.sqlite_files import sqlite_address
     from turnwise.tracking import ui_command
     from turnwise.tracking.database import prepare_database
     from turnwise.tracking.finding import newest_view

@@ -134,7 +134,7 @@ def prune(
     storage = load_experiment(parameters, overlays, settings, to_plan=True).storage
     from rich.console import Console
 
-    from turnwise.data.evaluations import success_of
+    from turnwise.data.trajectory_files import success_of
     from turnwise.reporting.formatting import readable_bytes
     from turnwise.store import default_store
     from turnwise.store.retention import removals

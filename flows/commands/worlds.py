@@ -321,7 +321,7 @@ def serve(
     """Serve worlds over HTTP."""
     from envs.service.limits import ServiceLimits
     from envs.service.server import serve as serve_worlds
-    from turnwise.store.world_identity import world_digest
+    from turnwise.store.plugin_identity import world_digest
 
     try:
         serve_worlds(

@@ -12,7 +12,7 @@ heartbeat from any client. If two supervisors start at once, one gets the lock a
     <home>/prefect/migrated          the version of Prefect whose tables it has
 
 Making the tables takes half of a first start. So they are made once per installation, and the server of a new home
-begins with a copy (`turnwise.store.prepared_databases`).
+begins with a copy (`turnwise.store.sqlite_files`).
 
 Nothing here imports Prefect: it reads its settings at import, so they must be in the environment before.
 
@@ -53,8 +53,7 @@ from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home
 from turnwise.store.atomic_write import make_file
 from turnwise.store.full_disk import require_room
-from turnwise.store.prepared_databases import copy_prepared, keep_prepared
-from turnwise.store.sqlite_address import sqlite_address
+from turnwise.store.sqlite_files import copy_prepared, keep_prepared, sqlite_address
 
 CLIENT_SETTINGS = {
     "DO_NOT_TRACK": "true",

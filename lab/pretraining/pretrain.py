@@ -32,8 +32,8 @@ from tasks.prepare.materials import DemonstrationParameters, PolicyParameters, d
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Policy
-from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.data.metrics import episode_value
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_evaluation
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import BASE_POLICIES

@@ -11,10 +11,9 @@ from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by
 from turnwise.agent.sampling import play_with_policy
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import EvaluationSection
-from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.task_sets import tasks_of
-from turnwise.data.trajectory_files import TRAJECTORIES
-from turnwise.statistics.evaluation_metrics import evaluation_metrics
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, TRAJECTORIES
+from turnwise.statistics.pass_at_k import evaluation_metrics
 from turnwise.store import Draft, Reference, default_store
 from turnwise.world import Split, World
 
@@ -53,7 +52,7 @@ class EvaluationParameters(PlayParameters):
 
 @task(name="evaluate", task_run_name="{label}: evaluate", retries=1)
 @depends_on(
-    kernel=(*SAMPLING, "turnwise.statistics.evaluation_metrics"),
+    kernel=(*SAMPLING, "turnwise.statistics.pass_at_k"),
     writes=TRAJECTORIES,
     code=playing_code,
     reads=playing_reads,
@@ -107,7 +106,7 @@ class BaselineParameters(PlayParameters):
 
 @task(name="baseline", task_run_name="{label}: baseline", retries=1)
 @depends_on(
-    kernel=("turnwise.agent.playing", "turnwise.statistics.evaluation_metrics"),
+    kernel=("turnwise.agent.playing", "turnwise.statistics.pass_at_k"),
     writes=TRAJECTORIES,
     code=playing_code,
     reads=playing_reads,

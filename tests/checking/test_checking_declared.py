@@ -13,12 +13,12 @@ from corridor_worlds import Corridor
 from turnwise.checking.examination import reads_are_declared
 from turnwise.checking.report import Broken
 from turnwise.checking.subject import Subject
-from turnwise.store import world_identity
+from turnwise.store import plugin_identity
 from turnwise.world import World
 
 
 def found(world: World, **parameters: Any) -> str:
-    world_identity.forget_contents()
+    plugin_identity.forget_contents()
     return reads_are_declared(Subject(world, parameters, 2, 0, 1))
 
 

@@ -15,14 +15,18 @@ from hypothesis import strategies as st
 
 from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, Turn, trajectory_arrays
 from turnwise.data.trajectory_files import (
+    GREEDY,
     LOST_FILE,
+    SAMPLED,
     TRAJECTORIES_FILE,
     TURNS_FILE,
     read_arrays,
+    read_evaluation,
     read_trajectories,
     write_trajectories,
 )
 from turnwise.errors import ArtifactError
+from turnwise.store import default_store
 
 
 @settings(max_examples=40)
@@ -156,3 +160,14 @@ def test_files_of_another_version_are_refused_by_the_columns_that_they_lack(tmp_
     parquet.write_table(turns.drop_columns(["kind", "asked"]), tmp_path / TURNS_FILE)
     with pytest.raises(ArtifactError, match="must have the columns"):
         read_trajectories(tmp_path)
+
+
+@pytest.mark.usefixtures("turnwise_home")
+def test_the_episodes_of_a_mode_are_read_and_a_mode_that_was_not_played_has_none() -> None:
+    with default_store().write("evaluation") as draft:
+        folder = Path(draft.folder) / SAMPLED
+        folder.mkdir()
+        write_trajectories(folder, [TWO_TURNS], [])
+    assert draft.reference is not None
+    assert read_evaluation(draft.reference, SAMPLED) == [TWO_TURNS]
+    assert read_evaluation(draft.reference, GREEDY) == []

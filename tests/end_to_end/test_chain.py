@@ -20,7 +20,7 @@ import pytest
 from comparison import compared
 from safetensors.torch import load_file
 
-from turnwise.data.evaluations import success_of
+from turnwise.data.trajectory_files import success_of
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import find_runs

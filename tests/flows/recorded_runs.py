@@ -11,9 +11,9 @@ from tasks.playing import save_played
 from tasks.prepare.materials import task_set
 from turnwise.agent.playing import play_with_script
 from turnwise.config.schema import BESIDE_RESULTS
-from turnwise.data.evaluations import SAMPLED
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.data.task_sets import tasks_of
+from turnwise.data.trajectory_files import SAMPLED
 from turnwise.experiment import Experiment, load
 from turnwise.policy.token_texts import TOKENIZER_FILE
 from turnwise.project import home

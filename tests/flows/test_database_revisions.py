@@ -10,7 +10,7 @@ import pytest
 
 from flows.commands.cli import status_of
 from turnwise.errors import ConfigurationError
-from turnwise.store.sqlite_address import sqlite_address
+from turnwise.store.sqlite_files import sqlite_address
 from turnwise.tracking.database import prepare_database, require_store
 from turnwise.tracking.finding import find_runs
 

@@ -16,9 +16,8 @@ from test_lineage_command import made
 
 from tasks.prepare.materials import task_set
 from tasks.restoring import opened
-from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.data.trajectory_files import write_trajectories
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, write_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts

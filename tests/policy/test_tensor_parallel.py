@@ -15,7 +15,7 @@ from turnwise.policy.engines import vllm
 from turnwise.policy.engines.contract import Sampling
 from turnwise.policy.engines.resident import make_engine
 from turnwise.policy.engines.vllm import VllmEngine
-from turnwise.policy.engines.vllm_weights import load_in_worker, seed_worker
+from turnwise.policy.engines.vllm_model import load_in_worker, seed_worker
 from turnwise.policy.memory_plan import EngineMemory
 
 MakePolicy = Callable[..., Path]

@@ -15,7 +15,7 @@ from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.policy.adapted import write_whole_policy
 from turnwise.policy.engines.contract import Engine
 from turnwise.policy.engines.resident import make_engine
-from turnwise.policy.engines.vllm_weights import named_tensors
+from turnwise.policy.engines.vllm_model import named_tensors
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.model import load_policy
 from turnwise.policy.model_files import model_files

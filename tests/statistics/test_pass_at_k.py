@@ -1,15 +1,20 @@
+from __future__ import annotations
+
 from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.statistics import (
     average_at_k,
     mean_pass_at_k,
     pass_at_k,
     wilson,
 )
+from turnwise.statistics.pass_at_k import evaluation_metrics
+from turnwise.world import Task
 
 
 def test_pass_at_k_worked_by_hand():
@@ -43,3 +48,25 @@ def test_counts_that_cannot_be_are_refused():
         wilson(3, 2)
     with pytest.raises(ValueError, match="found 3 of 2"):
         average_at_k([1, 3], 2)
+
+
+def episodes(task: str, *endings: Ending) -> list[Trajectory]:
+    named = Task(world="w", id=task, split="test", seed=0, tags={})
+    return [Trajectory(named, 0, replica, (), ending, "") for replica, ending in enumerate(endings)]
+
+
+def test_means_and_pass_at_two_of_tasks_with_two_episodes_each() -> None:
+    played = episodes("a", Ending.SUCCESS, Ending.TURN_LIMIT) + episodes("b", Ending.TURN_LIMIT, Ending.TURN_LIMIT)
+    metrics = evaluation_metrics(played, 0, "success", frozenset())
+    assert (metrics["success"], metrics["pass@2"]) == (0.25, 0.5)
+    assert "pass@4" not in metrics
+
+
+def test_a_task_with_a_lost_episode_leaves_pass_at_two_undefined() -> None:
+    played = episodes("a", Ending.SUCCESS, Ending.SUCCESS) + episodes("b", Ending.TURN_LIMIT)
+    metrics = evaluation_metrics(played, 1, "success", frozenset())
+    assert "pass@2" not in metrics and metrics["ending/world_lost"] == 0.25
+
+
+def test_no_episode_has_no_metrics() -> None:
+    assert evaluation_metrics([], 3, "success", frozenset()) == {}

@@ -14,7 +14,7 @@ import pytest
 
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, Store, default_store
-from turnwise.store.artifacts import ABANDONED_AFTER_SECONDS
+from turnwise.store.artifacts import ABANDONED_AFTER_SECONDS, damaged, not_made_again
 
 
 def write_sample(store: Store, text: str = "content", metric: float = 0.5) -> Reference:
@@ -174,3 +174,15 @@ def test_two_homes_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not default_store().holds(reference)
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "one"))
     assert default_store() is first and default_store().holds(reference)
+
+
+REFERENCE = Reference(kind="policy", digest="0" * 32)
+
+
+def test_a_damaged_artifact_is_named_with_its_folder() -> None:
+    said = str(damaged(REFERENCE, Path("/store/policy/0"), "the file a is missing"))
+    assert f"{REFERENCE} must be what its digest says; the file a is missing: delete /store/policy/0" in said
+
+
+def test_files_that_nothing_makes_again_are_named() -> None:
+    assert f"the files a, b of the artifact {REFERENCE}" in str(not_made_again(REFERENCE, ["a", "b"]))

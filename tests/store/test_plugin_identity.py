@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from corridor_worlds import Corridor
 
+from turnwise.config.schema import WorldSection
+from turnwise.errors import ConfigurationError
 from turnwise.plugins import versions
-from turnwise.store.plugin_identity import plugin_ingredients
+from turnwise.store import plugin_identity
+from turnwise.store.outside import outside_file
+from turnwise.store.plugin_identity import (
+    forget_contents,
+    plugin_ingredients,
+    what_it_reads,
+    world_digest,
+    world_ingredients,
+)
 
 
 @pytest.fixture
@@ -37,3 +51,93 @@ def test_files_count_by_content_under_a_name_without_their_place(module: str, tm
 
 def test_without_plugins_nothing_is_added() -> None:
     assert plugin_ingredients([], ["numpy"]) == {}
+
+
+class Library(Corridor):
+    """A corridor that reads a book and shelves, needs two packages, one of which is not there, and has a state."""
+
+    doors = 3
+
+    def __init__(self, *, book: str = "", shelf: dict[str, str] | None = None, pages: int = 1, turns: int = 6) -> None:
+        super().__init__(turns=turns)
+
+    @classmethod
+    def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
+        shelf = parameters.get("shelf", {}).get("folder")
+        return {"book": Path(parameters["book"]), "shelf.folder": Path(shelf) if shelf else None}
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("numpy", "no-such-package")
+
+    @classmethod
+    def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        return {"doors": str(cls.doors)}
+
+
+@pytest.fixture(autouse=True)
+def a_new_process() -> Iterator[None]:
+    forget_contents()
+    yield
+    forget_contents()
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book.txt"
+    path.write_text("Once upon a time")
+    return path
+
+
+def section(**parameters: Any) -> WorldSection:
+    return WorldSection(name=f"{__name__}:Library", parameters=parameters)
+
+
+def test_a_world_is_known_by_name_version_parameters_and_all_that_it_reads(book: Path) -> None:
+    assert world_ingredients(section(book=str(book), pages=2)) == {
+        "name": f"{__name__}:Library",
+        "version": "1",
+        "parameters": {"pages": 2},
+        "files": {"book": outside_file(book).content},
+        "distributions": {"no-such-package": None, "numpy": importlib.metadata.version("numpy")},
+        "state": {"doors": "3"},
+    }
+
+
+def test_another_place_is_the_same_world_and_another_content_is_another(book: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "copy.txt"
+    copied.write_bytes(book.read_bytes())
+    assert world_ingredients(section(book=str(copied))) == world_ingredients(section(book=str(book)))
+    copied.write_text("Another story")
+    forget_contents()
+    assert world_ingredients(section(book=str(copied))) != world_ingredients(section(book=str(book)))
+
+
+def test_of_nested_parameters_only_the_path_is_left_out(book: Path, tmp_path: Path) -> None:
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / "a.txt").write_text("hello")
+    found = world_ingredients(section(book=str(book), shelf={"folder": str(tmp_path / "shelf"), "order": "by name"}))
+    assert found["parameters"] == {"shelf": {"order": "by name"}}
+    assert set(found["files"]) == {"book", "shelf.folder"}
+
+
+def test_the_digest_of_a_world_follows_what_it_reads_and_its_state(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, parameters = f"{__name__}:Library", {"book": str(book)}
+    first = world_digest(name, parameters)
+    assert world_digest(name, parameters) == first
+    monkeypatch.setattr(Library, "doors", 4)
+    # The class that the name leads to may be another one than ours, if the test's module was imported twice.
+    monkeypatch.setattr(plugin_identity.world_class(name), "doors", 4)
+    assert world_digest(name, parameters) != first
+
+
+def test_a_file_that_is_missing_or_changes_while_a_process_plays_is_refused(book: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.txt"
+    with pytest.raises(ConfigurationError, match=rf"world\.parameters\.book must name a file.*nothing at {missing}"):
+        what_it_reads(Library, {"book": str(missing)})
+    before = what_it_reads(Library, {"book": str(book)})
+    book.write_text("Twice upon a time, then")
+    with pytest.raises(ConfigurationError, match=r"world\.parameters\.book must not change.*start again"):
+        what_it_reads(Library, {"book": str(book)})
+    forget_contents()
+    assert what_it_reads(Library, {"book": str(book)}) != before

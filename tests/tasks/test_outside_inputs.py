@@ -17,7 +17,7 @@ from tasks.caching import Dependencies, declared_dependencies
 from turnwise.config.agent import Agent
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
-from turnwise.store import Reference, fingerprint, world_identity
+from turnwise.store import Reference, fingerprint, plugin_identity
 from turnwise.store.outside import Outside
 from turnwise.world import World, world_class
 
@@ -95,10 +95,10 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Contents are those of the first look in a process; what is asked for is what this test says."""
-    world_identity.forget_contents()
-    monkeypatch.setattr(world_identity, "versions", lambda names: {name: VERSIONS[name] for name in names})
+    plugin_identity.forget_contents()
+    monkeypatch.setattr(plugin_identity, "versions", lambda names: {name: VERSIONS[name] for name in names})
     yield
-    world_identity.forget_contents()
+    plugin_identity.forget_contents()
 
 
 def reading(place: Path, **more: Any) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def test_what_a_world_reads_is_part_of_every_stage_that_plays_it(
 ) -> None:
     before = key(stage, world=section(place))
     changed = change(place, monkeypatch)
-    world_identity.forget_contents()
+    plugin_identity.forget_contents()
     after = key(stage, world=section(place, **changed))
     assert (after != before) == (change in COUNTS)
 

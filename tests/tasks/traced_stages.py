@@ -37,7 +37,6 @@ MAY_ALSO_RUN: Mapping[str, Mapping[str, str]] = {
         "turnwise.data.trajectory_files": READS_FILES,
         "turnwise.data.task_sets": READS_FILES,
         "turnwise.data.conversations": READS_FILES,
-        "turnwise.data.evaluations": READS_FILES,
         "turnwise.health.record": READS_FILES,
         "turnwise.config.runner": "checks a section of the configuration, whose values are in the key",
         "turnwise.policy.engines.resident": GIVES_MEMORY_BACK,

@@ -21,7 +21,7 @@ from flows.commands.cli import status_of
 from flows.runtime import flow_runs
 from tests.own_view import let_see
 from turnwise.experiment import load
-from turnwise.store.sqlite_address import sqlite_address, sqlite_file
+from turnwise.store.sqlite_files import sqlite_address, sqlite_file
 from turnwise.tracking import Recorder
 from turnwise.tracking.database import prepare_database
 from turnwise.tracking.ownership import close_abandoned

@@ -16,7 +16,7 @@ from mlflow.tracking._tracking_service import utils
 from tracking_samples import TASK_SET, open_child, traces, trajectory
 
 from turnwise.store import Reference
-from turnwise.store.sqlite_address import sqlite_address
+from turnwise.store.sqlite_files import sqlite_address
 from turnwise.tracking import Recorder
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.database import follow_move, prepare_database

@@ -11,8 +11,7 @@ from mlflow.utils import validation
 from tracking_samples import open_child, traces, trajectory
 
 from turnwise.tracking import Recorder
-from turnwise.tracking.names import LONGEST, mlflow_name
-from turnwise.tracking.values import flatten, shortened_tags
+from turnwise.tracking.values import LONGEST, flatten, mlflow_name, shortened_tags
 
 NAMES = st.one_of(
     st.text(max_size=300),

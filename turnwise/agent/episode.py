@@ -24,7 +24,6 @@ from turnwise.agent.episode_rewards import paid_for, rewards_of_whole, summed
 from turnwise.agent.formats import ParsedReply
 from turnwise.agent.host import Host
 from turnwise.agent.modes.contract import words_to_act
-from turnwise.agent.turn_frame import framed
 from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
 from turnwise.world import Observation, Remaining, ScriptedAction, Step, Task
@@ -320,3 +319,20 @@ class Episode:
 def _storable(text: str) -> str:
     """The text without lone surrogates, which UTF-8 cannot encode; web pages read through JSON contain them."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def framed(observation: str, turn: int, actions_left: int, reward: float | None) -> str:
+    """The observation before turn `turn`, counted from 1, in RAGEN's frame (arXiv 2504.20073).
+
+        Reward: -0.2
+        Turn 2:
+        # # # # # #
+        ...
+        You have 8 actions left.
+
+    The reward is the sum of what the world paid for the turn before; the first turn has none. Differs from RAGEN: the
+    state has no heading, and the form of a reply is stated in the instruction alone, not again at every turn.
+    """
+    before = [] if reward is None else [f"Reward: {reward:g}"]
+    left = f"You have {actions_left} action{'' if actions_left == 1 else 's'} left."
+    return "\n".join([*before, f"Turn {turn}:", observation, left])

@@ -40,7 +40,7 @@ class EpisodeConfig:
     invalid_limit: int | None = None
     """Consecutive invalid acting replies after which an episode ends; None: no such limit."""
     turn_frame: bool = False
-    """Whether observations are shown in the frame of `turnwise.agent.turn_frame`."""
+    """Whether observations are shown in the frame of `turnwise.agent.episode.framed`."""
     drop_surplus_actions: bool = False
     """Whether a reply with too many actions is cut to those that a turn allows, instead of being invalid."""
     further_rewards: tuple[str, ...] = ()

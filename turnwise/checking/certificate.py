@@ -34,7 +34,7 @@ from turnwise.checking.playing import Decide, PlayedEpisode, baseline_policy, fi
 from turnwise.checking.report import CheckReport
 from turnwise.statistics import Interval, over_tasks
 from turnwise.statistics.group_spread import expected_spread
-from turnwise.store.world_identity import world_digest
+from turnwise.store.plugin_identity import world_digest
 from turnwise.world import SPLITS, Environment, Observation, Remaining, ScriptedAction, Task, World
 
 RANDOM_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)

@@ -33,9 +33,8 @@ from turnwise.checking.subject import Subject
 from turnwise.errors import ConfigurationError
 from turnwise.statistics.group_spread import expected_spread
 from turnwise.store.fingerprint import installed_imports
-from turnwise.store.plugin_identity import providers
+from turnwise.store.plugin_identity import providers, what_it_reads
 from turnwise.store.run_environment import COMPUTING_PACKAGES
-from turnwise.store.world_identity import what_it_reads
 from turnwise.world import SPLITS, Split, World, make_world
 
 HASH_SEEDS = ("1", "2")

@@ -88,7 +88,7 @@ class Agent(Section):
     """A longer reply is cut off, and counts as unreadable."""
     turn_frame: bool = False
     """Whether observations say which turn it is, how many actions are left, and what the turn before was paid: see
-    `turnwise.agent.turn_frame`."""
+    `turnwise.agent.episode.framed`."""
     surplus_actions: Literal["refuse", "drop"] = "refuse"
     """A reply with more actions than a turn allows: `refuse` reads it as invalid, so that none is played; `drop` plays
     as many as are allowed, in order, as RAGEN does."""

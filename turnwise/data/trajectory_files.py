@@ -31,6 +31,8 @@ from turnwise.world import Task
 
 TRAJECTORIES = "trajectories 1"
 """The layout of these files. It is in the cache key of who writes them: a changed layout gets another number."""
+GREEDY, SAMPLED = "greedy", "sampled"
+"""The folders of an evaluation, by the way in which replies were chosen."""
 TRAJECTORIES_FILE = "trajectories.parquet"
 TURNS_FILE = "turns.parquet"
 LOST_FILE = "lost.json"
@@ -176,6 +178,17 @@ def read_trajectories(folder: Path) -> list[Trajectory]:
         turns.setdefault(row["trajectory"], []).append(_turn(row, *of_tokens))
     rows = _read(folder / TRAJECTORIES_FILE, _TRAJECTORY_SCHEMA.names).to_pylist()
     return [_trajectory(row, tuple(turns.get(row["trajectory"], ()))) for row in rows]
+
+
+def read_evaluation(reference: Reference, mode: str) -> list[Trajectory]:
+    """The trajectories of an evaluation's `greedy` or `sampled` episodes; empty where it has none of that mode."""
+    folder = default_store().folder(reference) / mode
+    return read_trajectories(folder) if folder.is_dir() else []
+
+
+def success_of(evaluation: Reference) -> float:
+    """The mean success of an evaluation's sampled episodes."""
+    return default_store().metrics(evaluation)[f"{SAMPLED}/success"]
 
 
 def read_arrays(folder: Path) -> TrajectoryArrays:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from turnwise.data import metrics
-from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.data.outcomes import EarlyEnd
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_evaluation
 from turnwise.statistics.curves import Points, carried_forward
 from turnwise.statistics.interval import mean
 from turnwise.store import Reference

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
-from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, TRAJECTORIES_FILE, TURNS_FILE
 from turnwise.results.outcomes import VariantWork
 from turnwise.results.report_data import SHARE, AlarmRaised, Curve, Endings, Measure
 from turnwise.store import Reference, default_store

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from turnwise.config.schema import RewardSection, Section, SeedsUntil, WorldSection
-from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
-from turnwise.data.trajectory_files import read_credit, read_trajectories
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_credit, read_trajectories
 from turnwise.policy.token_texts import Spelling
 from turnwise.results import history
 from turnwise.results.cells import (

@@ -33,7 +33,6 @@ from typing import Any
 
 from turnwise.errors import ArtifactError
 from turnwise.store import pruning
-from turnwise.store.artifact_errors import damaged, not_made_again
 from turnwise.store.atomic_write import grant, sync, write_durably
 from turnwise.store.digests import sha256_of
 from turnwise.store.files import folders_of
@@ -323,3 +322,19 @@ class Store:
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > ABANDONED_AFTER_SECONDS:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
+    """The error for an artifact in this folder whose content is not what its digest says."""
+    return ArtifactError(
+        f"the artifact {reference} must be what its digest says; {what}: delete {folder} and run the experiment again, "
+        "which computes it again"
+    )
+
+
+def not_made_again(reference: Reference, files: Sequence[str]) -> ArtifactError:
+    """The error for files that were pruned. Who asks for them does not compute them."""
+    return ArtifactError(
+        f"the files {', '.join(files)} of the artifact {reference} must be there to be read; they were pruned: "
+        f"`turnwise restore {reference}` makes them again"
+    )

@@ -27,8 +27,7 @@ from typing import Any
 
 from turnwise.errors import ArtifactError
 from turnwise.store import cache, pruning
-from turnwise.store.artifact_errors import not_made_again
-from turnwise.store.artifacts import EVERYTHING, PRUNED, Store
+from turnwise.store.artifacts import EVERYTHING, PRUNED, Store, not_made_again
 from turnwise.store.atomic_write import sync
 from turnwise.store.index import state_of
 from turnwise.store.manifest import MANIFEST, FileEntry, Manifest, Reference

@@ -21,7 +21,7 @@ from urllib.request import url2pathname
 
 from turnwise.errors import TrackingUnreachable
 from turnwise.store.exclusive import exclusive
-from turnwise.store.sqlite_address import sqlite_file
+from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.database import known_tables, open_client, place_of
 from turnwise.tracking.library import mlflow
 from turnwise.tracking.locations import Relocation, relocation

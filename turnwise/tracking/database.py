@@ -29,8 +29,7 @@ from urllib.request import getproxies
 
 from turnwise.errors import ConfigurationError
 from turnwise.store.atomic_write import make_file
-from turnwise.store.prepared_databases import copy_prepared, keep_prepared
-from turnwise.store.sqlite_address import sqlite_address, sqlite_file
+from turnwise.store.sqlite_files import copy_prepared, keep_prepared, sqlite_address, sqlite_file
 from turnwise.tracking.library import mlflow
 from turnwise.tracking.locations import follow_home, relocation
 from turnwise.tracking.revision import DATABASES, TABLES, require_readable

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from turnwise.project import home
 from turnwise.store.process_register import ProcessRegister
-from turnwise.store.sqlite_address import sqlite_file
+from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.database import alone
 from turnwise.tracking.locations import DATABASE, HOME

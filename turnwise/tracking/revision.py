@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import ConfigurationError
-from turnwise.store.sqlite_address import sqlite_file
+from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.library import mlflow
 
 TABLES = "dc11669786a5"

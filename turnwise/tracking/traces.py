@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnwise.errors import ConfigurationError
 from turnwise.tracking.library import mlflow
-from turnwise.tracking.names import mlflow_name
-from turnwise.tracking.values import shortened_tags
+from turnwise.tracking.values import mlflow_name, shortened_tags
 
 if TYPE_CHECKING:
     from turnwise.data.trajectory import Trajectory, Turn

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from turnwise.config.schema import RewardSection
 from turnwise.data.arrays import TrajectoryAdvantages
-from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_credit, read_trajectories
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_credit, read_evaluation, read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.policy.token_texts import Spelling
 from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted, by_task, whole_tasks

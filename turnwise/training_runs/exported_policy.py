@@ -16,7 +16,7 @@ from turnwise.agent.formats import make_format
 from turnwise.agent.playing import PlayParameters, instruction_of
 from turnwise.config.agent import Agent
 from turnwise.config.schema import RetryOptions, Rollout, WorldSection
-from turnwise.data.evaluations import success_of
+from turnwise.data.trajectory_files import success_of
 from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import CONVERSION_FILE, in_words
 from turnwise.policy.gguf_sources import wheel_models

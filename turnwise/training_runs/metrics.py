@@ -17,7 +17,7 @@ from turnwise.reporting.data.tables import headline_columns
 from turnwise.results.report_data import ReportData
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RunArtifacts
-from turnwise.tracking.names import mlflow_name
+from turnwise.tracking.values import mlflow_name
 from turnwise.training_runs import iteration_stages
 from turnwise.training_runs.iteration_stages import IterationStage, MachineCost
 from turnwise.training_runs.state import Iteration

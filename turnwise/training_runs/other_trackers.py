@@ -18,7 +18,7 @@ from typing import Any
 
 from turnwise.errors import ConfigurationError
 from turnwise.tracking.finding import RecordedRun
-from turnwise.tracking.names import mlflow_name
+from turnwise.tracking.values import mlflow_name
 from turnwise.training_runs.metrics import curves_of, evaluation_metrics
 
 PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}

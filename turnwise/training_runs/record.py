@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from typing import Literal, ParamSpec
 
 from turnwise.config.schema import BESIDE_RESULTS
-from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
 from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_credit
+from turnwise.data.trajectory_files import SAMPLED, read_credit, read_evaluation
 from turnwise.errors import ConfigurationError, TrackingUnreachable, TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
@@ -27,9 +26,9 @@ from turnwise.project import home, project_root, start_folder
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.default import use_storage
 from turnwise.store.digests import digest_of
-from turnwise.store.sqlite_address import sqlite_address, sqlite_file
+from turnwise.store.plugin_identity import world_ingredients
+from turnwise.store.sqlite_files import sqlite_address, sqlite_file
 from turnwise.store.withheld import recordable
-from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation
 from turnwise.tracking.database import has_own_artifacts, require_store

@@ -17,9 +17,8 @@ from rich.console import Console
 from ruamel.yaml import YAML
 
 from turnwise.config.overlays import read_yaml
-from turnwise.data.evaluations import SAMPLED
 from turnwise.data.metrics import task_means
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import SAMPLED, read_trajectories
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.reporting.formatting import signed
 from turnwise.results.cells import cell
@@ -29,7 +28,7 @@ from turnwise.statistics.until_decided import WORTH_OF_SHARES
 from turnwise.store import Store, default_store
 from turnwise.store.default import URL_VARIABLE
 from turnwise.store.digests import digest_of
-from turnwise.store.sqlite_address import sqlite_address
+from turnwise.store.sqlite_files import sqlite_address
 from turnwise.store.withheld import left_out_of
 from turnwise.tracking.finding import RecordedRun, find_runs
 from turnwise.tracking.reproduction import (

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from turnwise.data.evaluations import GREEDY, SAMPLED
+from turnwise.data.trajectory_files import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
 from turnwise.reporting.data.tables import COUNTS, SECONDS
@@ -32,7 +32,7 @@ from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
-from turnwise.tracking.names import mlflow_name
+from turnwise.tracking.values import mlflow_name
 from turnwise.training_runs.iteration_stages import accounts, recorded_groups
 from turnwise.training_runs.metrics import metrics_in
 from turnwise.training_runs.results import recorded_seconds

@@ -11,10 +11,9 @@ from stage_samples import Small, rewarded, trajectory, turn
 from tasks.credit.credit import CreditParameters, credit
 from tasks.report.report import report
 from turnwise.config.schema import Credit, RewardSection, WorldSection
-from turnwise.data.evaluations import read_evaluation
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
-from turnwise.data.trajectory_files import write_trajectories
+from turnwise.data.trajectory_files import read_evaluation, write_trajectories
 from turnwise.results import cells
 from turnwise.results.report import ReportedRun, ReportParameters
 from turnwise.results.report_data import Measure, ReportData

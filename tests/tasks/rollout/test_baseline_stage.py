@@ -8,7 +8,7 @@ import pytest
 from stage_samples import Small
 
 from tasks.rollout.evaluate import BaselineParameters, baseline
-from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_evaluation
 from turnwise.errors import WorldLost
 from turnwise.store import Reference, default_store
 

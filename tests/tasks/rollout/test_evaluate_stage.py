@@ -8,9 +8,9 @@ import pytest
 from stage_samples import Small
 
 from tasks.rollout.evaluate import EvaluationParameters, evaluate
-from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.data.metrics import episode_means
 from turnwise.data.task_sets import tasks_of
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_evaluation
 from turnwise.store import Reference, default_store
 
 

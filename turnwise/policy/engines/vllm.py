@@ -9,7 +9,7 @@ vLLM's loop is driven one step at a time, token-in, token-out, without its token
 * no seed per request: on a CPU that fails when a context is prefilled in chunks. One seed per rollout is enough, since
   the order of submissions is fixed;
 * no asynchronous scheduling, so that the step at which a reply finishes is a function of the submissions;
-* with tensor parallelism its workers are processes, which are told what to do: `turnwise.policy.engines.vllm_weights`.
+* with tensor parallelism its workers are processes, which are told what to do: `turnwise.policy.engines.vllm_model`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from turnwise.errors import ConfigurationError
 from turnwise.policy.determinism import computing_threads
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
-from turnwise.policy.engines.vllm_model import architecture, arguments_of_device, engine_memory
+from turnwise.policy.engines.vllm_model import (
+    WORKERS_ENVIRONMENT,
+    architecture,
+    arguments_of_device,
+    engine_memory,
+    load_in_worker,
+    named_tensors,
+    seed_worker,
+)
 from turnwise.policy.engines.vllm_start import (
     import_vllm,
     quiet,
@@ -37,7 +45,6 @@ from turnwise.policy.engines.vllm_start import (
     uncompiled,
     unreadable_modules_out_of_sight,
 )
-from turnwise.policy.engines.vllm_weights import WORKERS_ENVIRONMENT, load_in_worker, named_tensors, seed_worker
 from turnwise.policy.freed_memory import return_freed_memory
 from turnwise.policy.model import merged_weights
 

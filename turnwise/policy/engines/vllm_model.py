@@ -1,22 +1,30 @@
-"""What vLLM is started for: a policy's architecture and precision, and the share of a card that it may take."""
+"""What vLLM is given: a policy's architecture, precision and weights, and the share of a card that it may take."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, PretrainedConfig
 
 from turnwise.errors import ConfigurationError
+from turnwise.policy.adapted import load_adapted
 from turnwise.policy.device_memory import device_bytes
 from turnwise.policy.dimensions import dimensions_in
 from turnwise.policy.memory_plan import GIB, EngineMemory
+from turnwise.policy.model import merged_weights
 
 NOT_ARCHITECTURE = ("_name_or_path", "transformers_version", "bos_token_id", "eos_token_id", "pad_token_id")
 """Names, versions, and tokens that an engine which is told where to stop does not read."""
 CPU_BLOCK_TOKENS = 32
 """Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
 the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
+WORKERS_ENVIRONMENT = {"VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+"""What the workers of tensor parallelism need besides: a fresh process each, and on the CPU no cores of their own, of
+which vLLM would otherwise want a whole socket for each."""
 CUDA_GRAPHS = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
 """vLLM's compilation on a card: none (mode 0), and CUDA graphs of the steps in which every sequence has one new token.
 Most steps of a rollout are such."""
@@ -82,6 +90,34 @@ def arguments_of_device(memory: EngineMemory) -> dict[str, Any]:
     if memory.device == "cpu":
         return {"enforce_eager": True, "block_size": CPU_BLOCK_TOKENS}
     return {"compilation_config": CUDA_GRAPHS, "gpu_memory_utilization": share_of_card(memory)}
+
+
+def seed_worker(worker: Any, seed: int) -> None:
+    """In a worker's process: seed the numbers that tokens are drawn with."""
+    torch.manual_seed(seed)
+
+
+def load_in_worker(worker: Any, policy: Path, base: Path | None) -> None:
+    """In a worker's process: overwrite its share of the weights in place."""
+    worker.reload_weights(weights_iterator=iter(named_tensors(policy, base)))
+
+
+def named_tensors(policy: Path, base: Path | None) -> Iterable[tuple[str, torch.Tensor]]:
+    """The policy's weights by name, merged where it is an adapter, always including the output layer.
+
+    With tied embeddings the file has no `lm_head.weight`, but vLLM's CPU kernels hold a packed copy of it, which would
+    silently keep the old weights. Raises FileNotFoundError where there are no weights.
+    """
+    if base is not None:
+        return merged_weights(load_adapted(base, policy))
+    tensors: dict[str, torch.Tensor] = {}
+    for file in sorted(policy.glob("model*.safetensors")):
+        tensors.update(load_file(file))
+    if not tensors:
+        raise FileNotFoundError(f"a policy's folder must hold model.safetensors; {policy} does not")
+    if "lm_head.weight" not in tensors:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    return tensors.items()
 
 
 def _configuration(policy: Path) -> PretrainedConfig:
