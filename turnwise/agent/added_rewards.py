@@ -65,14 +65,14 @@ class RewardFunction:
 
 def reward_function(name: str) -> RewardFunction:
     """The reward function of a name (`turnwise.plugins`). Raises ConfigurationError where there is none."""
-    found = plugin(REWARD, "a reward's function", BUILT_IN.get(name, name), [*BUILT_IN])
-    if isinstance(found, RewardFunction):
-        return found
-    if inspect.isfunction(found):
-        return RewardFunction(found)
+    loaded = plugin(REWARD, "a reward's function", BUILT_IN.get(name, name), [*BUILT_IN])
+    if isinstance(loaded, RewardFunction):
+        return loaded
+    if inspect.isfunction(loaded):
+        return RewardFunction(loaded)
     raise ConfigurationError(
         f"a reward's function {name!r} must name a function from a Trajectory to numbers, or a RewardFunction of "
-        f"turnwise.agent.added_rewards; found {found!r}"
+        f"turnwise.agent.added_rewards; found {loaded!r}"
     )
 
 
@@ -93,23 +93,23 @@ def require_added_rewards(rewards: Mapping[str, RewardSection], world: World) ->
 
 def require_reward(added: AddedReward) -> None:
     """Raise ConfigurationError for options, files or packages with which a reward function cannot work."""
-    found = reward_function(added.function)
-    options = read_options(added.function, found.function, added.options)
+    reward = reward_function(added.function)
+    options = read_options(added.function, reward.function, added.options)
     files_of(added)
-    require_installed(f"the reward function {added.function}", found.distributions)
-    if found.require is not None:
-        found.require(**options)
+    require_installed(f"the reward function {added.function}", reward.distributions)
+    if reward.require is not None:
+        reward.require(**options)
 
 
 def files_of(added: AddedReward) -> dict[str, Path]:
     """The files that a reward's options name, by option. Raises ConfigurationError for one that is not there."""
-    found = {}
+    paths = {}
     for option in reward_function(added.function).files:
-        if (named := added.options.get(option)) is not None:
-            found[option] = project_root() / str(named)
-            if not found[option].is_file():
-                raise ConfigurationError(f"options.{option} must name a file; found nothing at {found[option]}")
-    return found
+        if (path := added.options.get(option)) is not None:
+            paths[option] = project_root() / str(path)
+            if not paths[option].is_file():
+                raise ConfigurationError(f"options.{option} must name a file; found nothing at {paths[option]}")
+    return paths
 
 
 def with_added_rewards(played: RolloutResult, added: Mapping[str, AddedReward]) -> RolloutResult:
@@ -119,20 +119,20 @@ def with_added_rewards(played: RolloutResult, added: Mapping[str, AddedReward]) 
     turn.
     """
     for name, section in added.items():
-        found = reward_function(section.function)
-        options = read_options(section.function, found.function, section.options)
+        reward = reward_function(section.function)
+        options = read_options(section.function, reward.function, section.options)
 
         def rewarded(
-            each: Trajectory, name: str = name, found: RewardFunction = found, options: dict[str, Any] = options
+            each: Trajectory, name: str = name, reward: RewardFunction = reward, options: dict[str, Any] = options
         ) -> Trajectory | LostEpisode:
             try:
-                return _with_reward(each, name, found.function(each, **options))
+                return _with_reward(each, name, reward.function(each, **options))
             except RewardMissing as error:
                 return LostEpisode(
                     each.task, each.group, each.replica, f"the reward {name} could not be determined: {error}"
                 )
 
-        with ThreadPoolExecutor(max(1, min(found.at_once, MOST_AT_ONCE))) as threads:
+        with ThreadPoolExecutor(max(1, min(reward.at_once, MOST_AT_ONCE))) as threads:
             results = list(threads.map(rewarded, played.trajectories))
         played = replace(
             played,

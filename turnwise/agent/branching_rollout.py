@@ -49,7 +49,7 @@ def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, s
     ]
     return RolloutResult(
         sorted(trajectories, key=lambda trajectory: (trajectory.group, trajectory.replica)),
-        sorted((*trunks.lost, *branched.lost), key=lambda lost: (lost.group, lost.replica)),
+        sorted((*trunks.lost, *branched.lost), key=lambda episode: (episode.group, episode.replica)),
         {name: trunks.seconds[name] + branched.seconds[name] for name in trunks.seconds},
     )
 
@@ -81,8 +81,8 @@ def play_trees(play: PlayEpisodes, tasks: Sequence[Task], trees: int, branches: 
     return RolloutResult(
         sorted(trajectories, key=lambda trajectory: (trajectory.group, trajectory.replica)),
         sorted(
-            (*(replace(lost, replica=lost.replica * branches) for lost in trunks.lost), *branched.lost),
-            key=lambda lost: (lost.group, lost.replica),
+            (*(replace(episode, replica=episode.replica * branches) for episode in trunks.lost), *branched.lost),
+            key=lambda episode: (episode.group, episode.replica),
         ),
         {name: trunks.seconds[name] + branched.seconds[name] for name in trunks.seconds},
     )
@@ -92,8 +92,8 @@ def _drawn_points(trunk: Trajectory, count: int, of_worlds: int, seed: int) -> l
     """`count` points of a trunk, drawn uniformly and with replacement, in the order of their turns."""
     generator = seeding.generator(seed, "branching points", trunk.group, trunk.replica)
     turns = sorted(generator.integers(len(trunk.turns), size=count).tolist())
-    found = points(trunk, episode_seed(of_worlds, trunk.group, trunk.replica))
-    return [found[turn] for turn in turns]
+    of_trunk = points(trunk, episode_seed(of_worlds, trunk.group, trunk.replica))
+    return [of_trunk[turn] for turn in turns]
 
 
 def _trained_as(trunk: Trajectory, branch: Trajectory) -> Trajectory:

@@ -177,8 +177,8 @@ class Context(ABC):
         """The texts kept from turns that are left out: all lessons, the last plan and the last summary."""
         noted = [each for each in (*self._lessons, *left_out) if each.note]
         last = {each.ask.kind: each for each in noted if each.ask.kind is not TurnKind.REFLECT}
-        kept = [each for each in noted if each.ask.kind is TurnKind.REFLECT or last[each.ask.kind] is each]
-        return [f"{REMEMBERED[each.ask.kind]}: {each.note}" for each in kept]
+        latest = [each for each in noted if each.ask.kind is TurnKind.REFLECT or last[each.ask.kind] is each]
+        return [f"{REMEMBERED[each.ask.kind]}: {each.note}" for each in latest]
 
 
 class FullContext(Context):
@@ -199,16 +199,16 @@ class ThoughtlessContext(Context):
             yield self._grown(observation, ask)
             return
         observations = [_joined(each.observation, each.ask.words) for each in self._history]
-        shown = self._frame.without_thoughts(
+        rewritten = self._frame.without_thoughts(
             self._instruction,
             [*observations, _joined(observation, ask.words)],
             [each.reply_tokens for each in self._history],
         )
         known = len(self.tokens)
-        if list(shown[:known]) == self.tokens:
-            yield ContextMessage(shown[known:], False)
+        if list(rewritten[:known]) == self.tokens:
+            yield ContextMessage(rewritten[known:], False)
         else:
-            yield ContextMessage(shown, True)
+            yield ContextMessage(rewritten, True)
 
 
 class WindowContext(Context):
@@ -222,17 +222,17 @@ class WindowContext(Context):
         if self._begins or len(self._history) <= self._turns:
             yield self._grown(observation, ask)
         if not self._begins:
-            for shown in range(min(self._turns, len(self._history) - 1), -1, -1):
-                yield ContextMessage(self._last(shown, _joined(observation, ask.words)), True)
+            for turns in range(min(self._turns, len(self._history) - 1), -1, -1):
+                yield ContextMessage(self._last(turns, _joined(observation, ask.words)), True)
 
-    def _last(self, shown: int, text: str) -> tuple[int, ...]:
-        """A rewritten context with the last `shown` turns; the opening and the first kept turn share one message."""
-        begin = len(self._history) - shown
-        left_out, kept = self._history[:begin], self._history[begin:]
-        following = [*(_joined(each.observation, each.ask.words) for each in kept), text]
+    def _last(self, turns: int, text: str) -> tuple[int, ...]:
+        """A rewritten context with the last `turns` turns; the opening and the first kept turn share one message."""
+        begin = len(self._history) - turns
+        left_out, in_window = self._history[:begin], self._history[begin:]
+        following = [*(_joined(each.observation, each.ask.words) for each in in_window), text]
         tokens = list(self._open(self._opening, *self._notes(left_out), following[0]))
-        for each, said in zip(kept, following[1:], strict=True):
-            tokens += [*each.reply_tokens, *self._go_on(said, each)]
+        for each, text_between in zip(in_window, following[1:], strict=True):
+            tokens += [*each.reply_tokens, *self._go_on(text_between, each)]
         return tuple(tokens)
 
 

@@ -160,10 +160,10 @@ class Recorder:
 
     def _require_plain(self, request: Mapping[str, Any]) -> None:
         """Raise Refused for a request that asks for another distribution than the one that is recorded."""
-        if (asked := request.get("temperature")) not in (None, self._temperature):
+        if (temperature := request.get("temperature")) not in (None, self._temperature):
             raise Refused(
-                f"temperature must be left out, or {self._temperature:g}, at which all is sampled; found {asked}: "
-                "start the server with --temperature"
+                f"temperature must be left out, or {self._temperature:g}, at which all is sampled; found "
+                f"{temperature}: start the server with --temperature"
             )
         for key, value in request.items():
             if key in READ or key in IGNORED or value is None:

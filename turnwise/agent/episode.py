@@ -288,16 +288,16 @@ class Episode:
 
     def _append(self, ask: Ask) -> bool:
         """Put the request, or first one for a summary, into the context; False if the reply might not fit."""
-        shown = self._unshown
-        summary = self._context.summary_before(shown, ask)
+        observation = self._unshown
+        summary = self._context.summary_before(observation, ask)
         if summary is not None:
             # The summary replaces the turns before it, the last observation included: show that again afterwards.
             self._unshown = self._unshown or self._observation
-            ask, shown = summary, ""
-        message = self._context.ask(shown, ask)
+            ask, observation = summary, ""
+        message = self._context.ask(observation, ask)
         if message is None:
             return False
-        self._ask, self._shown, self._message = ask, shown, message
+        self._ask, self._shown, self._message = ask, observation, message
         self._unshown = self._unshown if summary is not None else ""
         return True
 
@@ -334,5 +334,5 @@ def framed(observation: str, turn: int, actions_left: int, reward: float | None)
     state has no heading, and the form of a reply is stated in the instruction alone, not again at every turn.
     """
     before = [] if reward is None else [f"Reward: {reward:g}"]
-    left = f"You have {actions_left} action{'' if actions_left == 1 else 's'} left."
-    return "\n".join([*before, f"Turn {turn}:", observation, left])
+    remaining = f"You have {actions_left} action{'' if actions_left == 1 else 's'} left."
+    return "\n".join([*before, f"Turn {turn}:", observation, remaining])

@@ -84,27 +84,27 @@ def hindsight(trajectories: Sequence[Trajectory], form: Format) -> list[str | No
     for trajectory in trajectories:
         if trajectory.success:
             solved.setdefault(trajectory.group, []).append(trajectory)
-    shown: list[str | None] = []
+    texts: list[str | None] = []
     for trajectory in trajectories:
         other = next((each for each in solved.get(trajectory.group, []) if each is not trajectory), None)
         if other is not None:
             actions = ", ".join(action for turn in other.turns for action in turn.actions)
-            shown.append(form.escape(f"This solves the task: {actions}"))
+            texts.append(form.escape(f"This solves the task: {actions}"))
         elif trajectory.success:
-            shown.append(None)
+            texts.append(None)
         else:
             ending = trajectory.ending.value.replace("_", " ")
-            shown.append(form.escape(f"An earlier attempt ended with {ending}: {trajectory.final_observation}"))
-    return shown
+            texts.append(form.escape(f"An earlier attempt ended with {ending}: {trajectory.final_observation}"))
+    return texts
 
 
 def shown_hindsight(trajectories: Sequence[Trajectory], rules: EpisodeConfig) -> tuple[list[int], SequenceBatch]:
     """The episodes that are shown what came of them, by index, and what each of them then is: see `shown_again`."""
     texts = hindsight(trajectories, rules.format)
-    shown = [(index, text) for index, text in enumerate(texts) if text is not None]
+    with_text = [(index, text) for index, text in enumerate(texts) if text is not None]
     assert rules.frame is not None, "hindsight is spelled in the frame of a tokenizer"
-    sequences = [shown_again(trajectories[index], text, rules.frame, rules.instruction) for index, text in shown]
-    return [index for index, _ in shown], joined(sequences) if sequences else SequenceBatch.of([])
+    sequences = [shown_again(trajectories[index], text, rules.frame, rules.instruction) for index, text in with_text]
+    return [index for index, _ in with_text], joined(sequences) if sequences else SequenceBatch.of([])
 
 
 def shown_again(trajectory: Trajectory, text: str, frame: ConversationFrame, instruction: str | None) -> SequenceBatch:
@@ -113,11 +113,11 @@ def shown_again(trajectory: Trajectory, text: str, frame: ConversationFrame, ins
     Raises ValueError for an episode of several segments, or one whose first message was not made by this frame.
     """
     first = trajectory.turns[0]
-    said = [part for part in (first.observation, first.asked) if part]
+    parts = [part for part in (first.observation, first.asked) if part]
     sequences, _ = trajectory_arrays([trajectory]).segments(every_reply=True)
-    if len(sequences) != 1 or frame.opening(instruction, "\n".join(said)) != first.observation_tokens:
+    if len(sequences) != 1 or frame.opening(instruction, "\n".join(parts)) != first.observation_tokens:
         raise ValueError("hindsight is shown to an episode that is one sequence, in the frame that it was played in")
-    opening = frame.opening(instruction, "\n".join([*said, text]))
+    opening = frame.opening(instruction, "\n".join([*parts, text]))
     begin = len(first.observation_tokens)
     return SequenceBatch(
         np.concatenate([opening, sequences.tokens[begin:]]),

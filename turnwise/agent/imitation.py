@@ -120,11 +120,11 @@ def demonstration_sequences(
     frame = load_frame_of(tokenizer, form.functions)
     instruction, shown_before = instruction_of(agent, world), conversation_frame(parameters, frame)
     replies = _longest_replies(agent)
-    shown = []
+    demonstrations = []
     for trajectory in trajectories:
         context = make_context(agent.context, shown_before, instruction, agent.context_tokens, agent.thoughts)
-        shown.append(tokenized(trajectory, frame, form, context, replies))
-    sequences, _ = trajectory_arrays(shown).segments(every_reply=True)
+        demonstrations.append(tokenized(trajectory, frame, form, context, replies))
+    sequences, _ = trajectory_arrays(demonstrations).segments(every_reply=True)
     if not len(sequences):
         raise ConfigurationError(
             "a demonstration's first turn must fit into the context; found none that does: raise agent.context_tokens, "

@@ -107,8 +107,8 @@ def judged(
         "max_tokens": maximum_tokens,
     }
     folder = home() / "judge" / digest_of([model, template, maximum_tokens])
-    kept = folder / f"{digest_of(request)}.json"
-    if not kept.is_file():
+    answer_path = folder / f"{digest_of(request)}.json"
+    if not answer_path.is_file():
         _require_budget(folder, maximum_calls)
         try:
             answer = _answer(address.rstrip("/"), request, _key(key_variable), seconds, retries)
@@ -116,8 +116,8 @@ def judged(
             with _asking:
                 _failed[folder] = _failed.get(folder, 0) + 1
             raise
-        write_whole(kept, json.dumps({"request": request, "answer": answer}, ensure_ascii=False, indent=1))
-    return _share(json.loads(kept.read_text(encoding="utf-8"))["answer"], lowest, highest)
+        write_whole(answer_path, json.dumps({"request": request, "answer": answer}, ensure_ascii=False, indent=1))
+    return _share(json.loads(answer_path.read_text(encoding="utf-8"))["answer"], lowest, highest)
 
 
 def require_judge(*, address: str, prompt: str, lowest: float, highest: float, key_variable: str, **_: Any) -> None:
@@ -169,21 +169,21 @@ def _key(variable: str) -> str:
 def _answer(address: str, request: dict[str, Any], key: str, seconds: float, retries: int) -> str:
     """The text of the endpoint's answer. Raises RewardMissing where there is none after the retries."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    found = ""
+    failure = ""
     for attempt in range(retries + 1):
         if attempt:
             time.sleep(SECONDS_BETWEEN_TRIES * attempt)
         try:
             response = _client().post(f"{address}/chat/completions", json=request, headers=headers, timeout=seconds)
         except httpx.HTTPError as error:
-            found = f"{type(error).__name__}: {error}"
+            failure = f"{type(error).__name__}: {error}"
             continue
         if response.status_code == 200:
             return _text(response)
-        found = f"status {response.status_code}: {response.text[:200]}"
+        failure = f"status {response.status_code}: {response.text[:200]}"
         if response.status_code < 500 and response.status_code != BUSY:
             break  # what is refused once is refused again
-    raise RewardMissing(f"the judge at {address} must answer; found {found}")
+    raise RewardMissing(f"the judge at {address} must answer; found {failure}")
 
 
 def _text(response: httpx.Response) -> str:

@@ -81,11 +81,11 @@ def text_of(message: Message) -> str:
     return "\n".join([*([content] if content else []), *(f"<tool_call>\n{each}\n</tool_call>" for each in written)])
 
 
-def _arguments(given: Any) -> Any:
+def _arguments(arguments: Any) -> Any:
     try:
-        return json.loads(given) if isinstance(given, str) else given
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
-        return given
+        return arguments
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,19 @@ class RecordedEpisode:
 
     def parent_of(self, messages: Sequence[str]) -> int | None:
         """The call with the longest conversation, of the latest, that these messages begin with."""
-        found = None
+        parent = None
         for number, call in enumerate(self.calls):
             length = len(call.messages)
             if tuple(messages[:length]) == call.messages and (
-                found is None or length >= len(self.calls[found].messages)
+                parent is None or length >= len(self.calls[parent].messages)
             ):
-                found = number
-        return found
+                parent = number
+        return parent
 
     def context(self, messages: Sequence[Message], frame: ConversationFrame) -> tuple[tuple[int, ...], int | None, str]:
         """The tokens before the reply to these messages, the call that they go on from, and what is new, as text."""
-        said = [canonical(message) for message in messages]
-        parent = self.parent_of(said)
+        conversation = [canonical(message) for message in messages]
+        parent = self.parent_of(conversation)
         if parent is None:
             return frame.context(messages), None, "\n".join(map(text_of, messages))
         call = self.calls[parent]
@@ -152,8 +152,8 @@ class RecordedEpisode:
         answered: Message,
     ) -> None:
         """Record a call that was answered."""
-        said = tuple(canonical(message) for message in [*messages, answered])
-        self.calls.append(RecordedCall(said, tuple(context), reply, parent, observation, text))
+        conversation = tuple(canonical(message) for message in [*messages, answered])
+        self.calls.append(RecordedCall(conversation, tuple(context), reply, parent, observation, text))
 
     def trajectory(self, group: int, replica: int) -> Trajectory:
         """The episode as a trajectory. Its outcome rewards stand at its last turn."""
@@ -198,7 +198,7 @@ def trajectories_of_episodes(episodes: Sequence[RecordedEpisode]) -> tuple[list[
     """The episodes with a reward as trajectories, and the others as lost: no reward is missing data, never 0."""
     groups: dict[str, int] = {}
     replicas: dict[str, int] = {}
-    kept, lost = [], []
+    trajectories, lost = [], []
     for episode in episodes:
         group = groups.setdefault(episode.group, len(groups))
         replica = replicas[episode.group] = replicas.get(episode.group, -1) + 1
@@ -206,16 +206,16 @@ def trajectories_of_episodes(episodes: Sequence[RecordedEpisode]) -> tuple[list[
             reason = "no reward was posted" if episode.calls else "nothing was asked"
             lost.append(LostEpisode(Task(WORLD, episode.group, "train", group, tags={}), group, replica, reason))
         else:
-            kept.append(episode.trajectory(group, replica))
-    return kept, lost
+            trajectories.append(episode.trajectory(group, replica))
+    return trajectories, lost
 
 
 def answer_of(text: str, with_tools: bool, number: int) -> dict[str, Any]:
     """A reply as the message that an agent gets: with its calls of tools, if it has been given any."""
     calls = []
-    for place, found in enumerate(CALL.finditer(text) if with_tools else ()):
+    for place, match in enumerate(CALL.finditer(text) if with_tools else ()):
         try:
-            call = json.loads(found[1])
+            call = json.loads(match[1])
             name, arguments = call["name"], json.dumps(call.get("arguments", {}), ensure_ascii=False)
         except (ValueError, KeyError, TypeError):
             return {"role": "assistant", "content": text}  # no call that could be read: the agent sees what was said

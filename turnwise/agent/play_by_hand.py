@@ -114,13 +114,13 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
 
 
 def _task(world: World, split: str, number: int) -> Task:
-    chosen = next((each for each in SPLITS if each == split), None)
-    if chosen is None or number < 0:
+    known = next((each for each in SPLITS if each == split), None)
+    if known is None or number < 0:
         raise ConfigurationError(
             f"--split must be one of {', '.join(SPLITS)} and --task a number from 0; found {split!r} and {number}"
         )
     try:
-        return world.tasks(chosen, number + 1)[number]
+        return world.tasks(known, number + 1)[number]
     except ValueError as error:
         raise ConfigurationError(f"--task {number}: {error}") from error
 

@@ -88,7 +88,7 @@ def play_noisy_oracle(
     """
     episodes = count if "oracle" in the_world(parameters.world).baselines else 0
     # Only train tasks, in their fixed order: imitating others would show what is tested.
-    chosen = [tasks[index % len(tasks)] for index in range(episodes)]
+    repeated = [tasks[index % len(tasks)] for index in range(episodes)]
     share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
 
     def baseline(episode: int, turn: int) -> str:
@@ -98,7 +98,7 @@ def play_noisy_oracle(
             return MISTAKEN
         return "random" if draw < noise else "oracle"
 
-    return play_with_script(parameters, chosen, 1, baseline, seed, looks_ahead=True)
+    return play_with_script(parameters, repeated, 1, baseline, seed, looks_ahead=True)
 
 
 CANDIDATES = 8
@@ -143,8 +143,8 @@ def instruction_of(agent: Agent, world: World) -> str | None:
     """The instruction of an episode: world and format, then mode; None where `agent.instruction` is off."""
     if not agent.instruction:
         return None
-    said = [make_format(agent.format, world).instruction(world), make_mode(agent.mode).instruction]
-    return "\n".join(part for part in said if part)
+    parts = [make_format(agent.format, world).instruction(world), make_mode(agent.mode).instruction]
+    return "\n".join(part for part in parts if part)
 
 
 def episode_config(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | None = None) -> EpisodeConfig:

@@ -102,9 +102,9 @@ class Continuation(Episode):
 
     def _difference(self) -> str | None:
         """The first difference between the replay and the record, as text; None if there is none."""
-        for number, (recorded, found) in enumerate(zip(self._point.before, self._turns, strict=False), 1):
-            if replace(recorded, trained=found.trained, observation_tokens=found.observation_tokens) != found:
-                return f"turn {number} was recorded as {_world_part(recorded)}, and replayed as {_world_part(found)}"
+        for number, (recorded, replayed) in enumerate(zip(self._point.before, self._turns, strict=False), 1):
+            if replace(recorded, trained=replayed.trained, observation_tokens=replayed.observation_tokens) != replayed:
+                return f"turn {number} was recorded as {_world_part(recorded)}, and replayed as {_world_part(replayed)}"
         if self.over:
             return f"it ended in turn {len(self._turns)}, which had not ended it"
         awaited = self._point.awaited

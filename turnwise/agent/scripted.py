@@ -59,9 +59,9 @@ def think(episode: Episode, looks_ahead: bool) -> None:
     With `looks_ahead`, plans and lessons contain the oracle's next steps; if the world fails in the oracle rollout, the
     episode is lost.
     """
-    turns, asked = episode.turns, episode.ask
-    if asked.kind is TurnKind.SUMMARY:
-        thought = scripted_summary(turns, asked.reply_tokens, episode.rules.format)
+    turns, ask = episode.turns, episode.ask
+    if ask.kind is TurnKind.SUMMARY:
+        thought = scripted_summary(turns, ask.reply_tokens, episode.rules.format)
     else:
         try:
             steps = _foreseen(episode) if looks_ahead else NOT_FORESEEN
@@ -111,13 +111,13 @@ def scripted_summary(turns: Sequence[Turn], tokens: int, form: Format) -> str:
     answered = [f"{action} -> {answer}" for action, answer in zip(actions, answers, strict=False)] + actions[-1:]
     fewer_answers = ([*actions[:left_out], *answered[left_out:]] for left_out in range(len(acted)))
     fewer_actions = (actions[left_out:] for left_out in range(len(acted)))
-    texts = ["; ".join(told) for told in (*fewer_answers, *fewer_actions)]
+    texts = ["; ".join(parts) for parts in (*fewer_answers, *fewer_actions)]
     return next((text for text in texts if fits(text, tokens)), texts[-1])
 
 
 def _beginning(answer: str) -> str:
-    said = " ".join(answer.split())
-    return said if len(said) <= LONGEST_ANSWER else said[:LONGEST_ANSWER].rsplit(" ", 1)[0] + " ..."
+    text = " ".join(answer.split())
+    return text if len(text) <= LONGEST_ANSWER else text[:LONGEST_ANSWER].rsplit(" ", 1)[0] + " ..."
 
 
 def _foreseen(episode: Episode) -> list[str]:

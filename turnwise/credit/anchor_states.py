@@ -137,7 +137,7 @@ def _visits(batch: CreditBatch, length: int, similarity: float | None = None) ->
                 latest = tuple(states[turn - length + 1 : turn + 1])
                 if None not in latest:
                     visits.setdefault((members[0], latest), []).append(int(batch.turn_rewards.offsets[index]) + turn)
-    return [found for found in visits.values() if len(found) > 1]
+    return [places for places in visits.values() if len(places) > 1]
 
 
 def _alike(states: list[str], similarity: float | None) -> dict[str, str]:

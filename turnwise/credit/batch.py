@@ -107,11 +107,11 @@ class CreditBatch:
     mean and deviation include it."""
 
     def __post_init__(self) -> None:
-        given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
-        counts = {name: len(getattr(self, name)) for name in given}
+        present = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        counts = {name: len(getattr(self, name)) for name in present}
         if len(set(counts.values())) != 1:
             raise CreditError(f"a batch has one entry per trajectory in every field; found {counts}")
-        if self.reply_lengths is None and (per_token := [name for name in PER_TOKEN if name in given]):
+        if self.reply_lengths is None and (per_token := [name for name in PER_TOKEN if name in present]):
             raise CreditError(f"{' and '.join(per_token)} are per reply token; found them without reply_lengths")
         self._require_entries()
         self._require_named()
@@ -172,9 +172,9 @@ class CreditBatch:
 
     def with_only(self, needs: Sequence[str]) -> CreditBatch:
         """The batch with the rewards, these inputs and what comes with them, and nothing else."""
-        kept = {"group", "turn_rewards", "outcome", *needs}
-        kept.update(other for need in needs for other in COMES_WITH.get(need, ()))
-        without: dict[str, Any] = {field.name: None for field in fields(self) if field.name not in kept}
+        needed = {"group", "turn_rewards", "outcome", *needs}
+        needed.update(other for need in needs for other in COMES_WITH.get(need, ()))
+        without: dict[str, Any] = {field.name: None for field in fields(self) if field.name not in needed}
         return replace(self, **without)
 
     @property
@@ -270,11 +270,11 @@ class CreditBatch:
         for index in np.flatnonzero(turns == 0).tolist():
             raise CreditError(f"a trajectory has at least one turn; trajectory {index} has none: leave it out")
         for name in (name for name in PER_TURN if getattr(self, name) is not None):
-            found = _lengths(getattr(self, name))
-            for index in np.flatnonzero(found != turns).tolist():
+            lengths = _lengths(getattr(self, name))
+            for index in np.flatnonzero(lengths != turns).tolist():
                 raise CreditError(
                     f"{name} must have one entry per turn; trajectory {index} has {turns[index]} turns, found "
-                    f"{found[index]}"
+                    f"{lengths[index]}"
                 )
         if self.reply_lengths is None:
             return
@@ -285,18 +285,18 @@ class CreditBatch:
         )
         tokens = np.array([sum(row) for row in self.reply_lengths], dtype=np.int64)
         for name in (name for name in PER_TOKEN if getattr(self, name) is not None):
-            found = _lengths(getattr(self, name))
-            for index in np.flatnonzero(found != tokens).tolist():
+            lengths = _lengths(getattr(self, name))
+            for index in np.flatnonzero(lengths != tokens).tolist():
                 raise CreditError(
                     f"{name} must have one entry per reply token; trajectory {index} has {tokens[index]} reply tokens, "
-                    f"found {found[index]}"
+                    f"found {lengths[index]}"
                 )
 
     def _require_named(self) -> None:
         """Raise CreditError unless every trajectory has the same rewards, each with its weight."""
-        given = {name: getattr(self, name) for name in NAMED if getattr(self, name) is not None}
-        numbers = {name: sorted({len(row) for row in rows}) for name, rows in given.items()}
-        if given and (len(given) < len(NAMED) or len({count for counts in numbers.values() for count in counts}) > 1):
+        named = {name: getattr(self, name) for name in NAMED if getattr(self, name) is not None}
+        numbers = {name: sorted({len(row) for row in rows}) for name, rows in named.items()}
+        if named and (len(named) < len(NAMED) or len({count for counts in numbers.values() for count in counts}) > 1):
             raise CreditError(f"every trajectory must have the same {' and '.join(NAMED)}; found numbers of {numbers}")
 
     def _require_sense(self) -> None:
@@ -319,32 +319,32 @@ class CreditBatch:
 
     def _make_arrays(self) -> None:
         """Replace rows of numbers by arrays, and numbers per trajectory by Python's."""
-        made: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         for name in ("turn_rewards", *PER_TURN, "greedy_rewards", *PER_TOKEN, *NAMED):
             if name == "anchors":
                 continue
             dtype = {"reply_lengths": np.int64, "nodes": np.int64, "trained": np.bool_}.get(name, np.float64)
             if getattr(self, name) is not None:
-                made[name] = Ragged.of(getattr(self, name), dtype)
+                arrays[name] = Ragged.of(getattr(self, name), dtype)
         for name in PER_TRAJECTORY:
             if getattr(self, name) is not None:
-                made[name] = [bool(each) if name in FLAGS else float(each) for each in getattr(self, name)]
-        for name, values in made.items():  # the dataclass is frozen: plain assignment raises
+                arrays[name] = [bool(each) if name in FLAGS else float(each) for each in getattr(self, name)]
+        for name, values in arrays.items():  # the dataclass is frozen: plain assignment raises
             object.__setattr__(self, name, values)
 
 
 def nodes(trajectories: TrajectoryArrays, branches: int) -> Ragged:
     """The nodes of trees of so many `branches`, by trajectory and turn: `CreditBatch.nodes`."""
     numbers: dict[Any, int] = {}
-    found: list[int] = []
+    of_turns: list[int] = []
     tokens = zip(trajectories.observation_tokens, trajectories.reply_tokens, strict=True)
     for index, turns in enumerate(np.diff(trajectories.offsets).tolist()):
         node: Any = (int(trajectories.group[index]), int(trajectories.replica[index]) // branches)
         for _ in range(turns):
             observed, replied = next(tokens)
             node = numbers.setdefault((node, tuple(observed), tuple(replied)), len(numbers))
-            found.append(node)
-    return trajectories.turn_rows(np.array(found, dtype=np.int64))
+            of_turns.append(node)
+    return trajectories.turn_rows(np.array(of_turns, dtype=np.int64))
 
 
 def anchors(trajectories: TrajectoryArrays) -> list[list[str | None]] | None:

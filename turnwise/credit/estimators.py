@@ -142,16 +142,16 @@ def estimator_of(name: str) -> Estimator:
         known = ", ".join([*ESTIMATORS, *installed(CREDIT_RULE)])
         raise CreditError(f"credit.estimator must be one of {known}, or 'module:name'; found {name!r}{answer}")
     try:
-        found = plugin(CREDIT_RULE, "credit.estimator", name, sorted(ESTIMATORS))
+        loaded = plugin(CREDIT_RULE, "credit.estimator", name, sorted(ESTIMATORS))
     except ConfigurationError as error:
         raise CreditError(str(error)) from error
-    if isinstance(found, Estimator):
-        return found
-    if inspect.isfunction(found):
-        return Estimator(found, "turn", grouped=True)
+    if isinstance(loaded, Estimator):
+        return loaded
+    if inspect.isfunction(loaded):
+        return Estimator(loaded, "turn", grouped=True)
     raise CreditError(
         f"credit.estimator {name!r} must name an Estimator of turnwise.credit, or a function from a CreditBatch to "
-        f"advantages; found {found!r}"
+        f"advantages; found {loaded!r}"
     )
 
 
@@ -213,13 +213,14 @@ def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
     return advantages if name in ESTIMATORS else _required(name, estimator, batch, advantages)
 
 
-def _required(name: str, estimator: Estimator, batch: CreditBatch, found: Any) -> Ragged:
+def _required(name: str, estimator: Estimator, batch: CreditBatch, returned: Any) -> Ragged:
     """A plug-in's advantages as an array. Raises CreditError unless each turn or token has a finite one."""
     try:
-        advantages = found if isinstance(found, Ragged) else Ragged.of(found)
+        advantages = returned if isinstance(returned, Ragged) else Ragged.of(returned)
     except (TypeError, ValueError) as error:  # None, texts, complex numbers, rows that are single numbers
         raise CreditError(
-            f"{name!r} must return one row of numbers per trajectory; found {quoted(found)}, of which none can be made"
+            f"{name!r} must return one row of numbers per trajectory; found {quoted(returned)}, of which none can be "
+            "made"
         ) from error
     expected = batch.trained_turns if estimator.level == "turn" else batch.trained_tokens
     if not np.array_equal(advantages.offsets, expected.offsets):

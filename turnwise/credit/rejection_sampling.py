@@ -25,12 +25,12 @@ def require_shares(batch: int, demonstration_share: float) -> None:
 
     `batch` is the number of trajectories in a step. Shares of 0 and 1 leave one of the two out on purpose.
     """
-    shown = round(batch * demonstration_share)
-    if (demonstration_share < 1 and shown == batch) or (demonstration_share > 0 and shown == 0):
+    demonstrations = round(batch * demonstration_share)
+    if (demonstration_share < 1 and demonstrations == batch) or (demonstration_share > 0 and demonstrations == 0):
         raise ConfigurationError(
             "a step of evolution must hold some of all that has a share in it, the policy's own successes and "
             f"demonstrations; found evolution.batch: {batch} and evolution.demonstration_share: "
-            f"{demonstration_share:g}, which is {shown} demonstrations: change the share, or enlarge the batch"
+            f"{demonstration_share:g}, which is {demonstrations} demonstrations: change the share, or enlarge the batch"
         )
 
 
@@ -42,7 +42,7 @@ def successes(trajectories: Sequence[Trajectory], measure: str, threshold: float
     best: dict[str, tuple[float, int]] = {}
     for index, trajectory in enumerate(trajectories):
         value = episode_value(trajectory, measure)
-        found = best.get(trajectory.task.id)
-        if value >= threshold and (found is None or value > found[0]):
+        best_so_far = best.get(trajectory.task.id)
+        if value >= threshold and (best_so_far is None or value > best_so_far[0]):
             best[trajectory.task.id] = (value, index)
     return sorted(index for _, index in best.values())

@@ -85,12 +85,12 @@ def needs_greedy(credit: Credit) -> bool:
 
 def require_greedy(credit: Credit, scheme: str, selection: str) -> None:
     """Raise ConfigurationError where groups are not tasks, of which each has a greedy episode."""
-    for key, found, wanted in (("rollout.scheme", scheme, "independent"), ("selection.rule", selection, "all")):
-        if found in ("branching", "tree", "mixed") and needs_greedy(credit):
+    for key, setting, suited in (("rollout.scheme", scheme, "independent"), ("selection.rule", selection, "all")):
+        if setting in ("branching", "tree", "mixed") and needs_greedy(credit):
             raise ConfigurationError(
                 f"a rule that compares with the greedy episode of each task needs one group per task, sampled in one "
-                f"round; found {key}: {found} with credit.estimator {credit.estimator}: set it to {wanted}, or choose "
-                "another estimator"
+                f"round; found {key}: {setting} with credit.estimator {credit.estimator}: set it to {suited}, or "
+                "choose another estimator"
             )
 
 
@@ -133,13 +133,13 @@ def require_branching(estimator: str, selection: str) -> None:
     """Raise ConfigurationError for an estimator or a selection rule that cannot be used with branching groups."""
     unsuited = {"anchors", "trees"}
     suited = [name for name, each in ESTIMATORS.items() if each.grouped and not unsuited & {*each.needs}]
-    found = estimator_of(estimator)
-    if not found.grouped or unsuited & {*found.needs}:
+    rule = estimator_of(estimator)
+    if not rule.grouped or unsuited & {*rule.needs}:
         reason = (
             "its anchor states are what a branching group shares already, and replayed turns would count as visits"
-            if "anchors" in found.needs
+            if "anchors" in rule.needs
             else "its trees are those of the scheme tree"
-            if "trees" in found.needs
+            if "trees" in rule.needs
             else "it compares nothing within a group, so that the groups would be sampled for nothing"
         )
         raise ConfigurationError(

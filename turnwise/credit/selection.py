@@ -68,8 +68,8 @@ class Selection:
     @property
     def dropped(self) -> tuple[int, ...]:
         """The groups that are left out of the update."""
-        kept = frozenset(self.kept)
-        return tuple(group for group in self.deviations if group not in kept)
+        retained = frozenset(self.kept)
+        return tuple(group for group in self.deviations if group not in retained)
 
     def record(self) -> dict[str, float]:
         """The metrics that are logged: counts of groups, and the mean deviation of the kept and of the dropped ones."""
@@ -114,7 +114,10 @@ def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int
     members: dict[int, list[float]] = {}
     for of_trajectory, reward in zip(group, rewards, strict=True):
         members.setdefault(of_trajectory, []).append(reward)
-    return {name: 0.0 if alike(found) else statistics.stdev(found) for name, found in members.items()}
+    return {
+        name: 0.0 if alike(rewards_of_group) else statistics.stdev(rewards_of_group)
+        for name, rewards_of_group in members.items()
+    }
 
 
 def trainable(trajectories: TrajectoryArrays, groups: Collection[int] | None, *, grouped: bool) -> list[int]:
@@ -143,12 +146,12 @@ def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None =
     for group, deviation in deviations.items():
         if not (math.isfinite(deviation) and deviation >= 0):
             raise ValueError(f"a group's deviation must be a number from 0 up; group {group} has {deviation}")
-    chosen = rule_of(name)(deviations, seed, **options)
-    kept = tuple(chosen) if name in RULES else _required(name, deviations, chosen)
+    selected = rule_of(name)(deviations, seed, **options)
+    groups = tuple(selected) if name in RULES else _required(name, deviations, selected)
     wanted = len(deviations) if wanted is None else wanted
     if name != "mixed":
-        return Selection(deviations, kept)
-    return Selection(deviations, kept[:wanted], missing=max(0, wanted - len(kept)))
+        return Selection(deviations, groups)
+    return Selection(deviations, groups[:wanted], missing=max(0, wanted - len(groups)))
 
 
 def require_selection(name: str, options: Mapping[str, Any]) -> None:
@@ -164,24 +167,24 @@ def rule_of(name: str) -> Callable[..., Sequence[int]]:
     """
     if name in RULES:
         return RULES[name]
-    found = plugin(SELECTION_RULE, "the selection", name, [*RULES])
-    if not inspect.isfunction(found):
+    loaded = plugin(SELECTION_RULE, "the selection", name, [*RULES])
+    if not inspect.isfunction(loaded):
         raise ConfigurationError(
             f"the selection {name!r} must name a function from deviations and a seed to the groups to keep; "
-            f"found {found!r}"
+            f"found {loaded!r}"
         )
-    chosen: Callable[..., Sequence[int]] = found
-    return chosen
+    rule: Callable[..., Sequence[int]] = loaded
+    return rule
 
 
-def _required(name: str, deviations: Deviations, kept: Any) -> tuple[int, ...]:
+def _required(name: str, deviations: Deviations, selected: Any) -> tuple[int, ...]:
     """What a plug-in keeps, in the order of the batch. Raises ContractError for a group that there is not, or twice."""
-    groups = list(kept) if isinstance(kept, Iterable) else None
+    groups = list(selected) if isinstance(selected, Iterable) else None
     known = list(deviations)
     if groups is None or any(group not in known or groups.count(group) > 1 for group in groups):
         raise ContractError(
             f"the selection {name!r} must keep groups of the batch, each once; of {known} it keeps "
-            f"{quoted(kept if groups is None else groups)}"
+            f"{quoted(selected if groups is None else groups)}"
         )
     return _in_order(deviations, groups)
 
@@ -197,13 +200,13 @@ def _uncertainty(deviations: Deviations, seed: int, *, share: ShareOfGroups = 0.
 def _cumulative(deviations: Deviations, seed: int, *, share: ShareOfGroups = 0.9) -> tuple[int, ...]:
     # Exact arithmetic: 9 of 10 equal deviations are 0.9 of their sum, which is false in floating point for some values.
     exact = {group: Fraction(deviation) for group, deviation in deviations.items()}
-    enough, reached, chosen = Fraction(str(share)) * sum(exact.values()), Fraction(0), []
+    enough, reached, selected = Fraction(str(share)) * sum(exact.values()), Fraction(0), []
     for group in _by_deviation(deviations):
         if reached >= enough:
             break
-        chosen.append(group)
+        selected.append(group)
         reached += exact[group]
-    return _in_order(deviations, chosen)
+    return _in_order(deviations, selected)
 
 
 def _random(deviations: Deviations, seed: int, *, share: ShareOfGroups = 0.25) -> tuple[int, ...]:
@@ -228,8 +231,8 @@ def _by_deviation(deviations: Deviations) -> list[int]:
     return sorted(deviations, key=lambda group: -deviations[group])
 
 
-def _in_order(deviations: Deviations, chosen: Sequence[int]) -> tuple[int, ...]:
-    members = frozenset(chosen)
+def _in_order(deviations: Deviations, groups: Sequence[int]) -> tuple[int, ...]:
+    members = frozenset(groups)
     return tuple(group for group in deviations if group in members)
 
 

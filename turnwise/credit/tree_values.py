@@ -45,7 +45,7 @@ def at2po(
 ) -> Ragged:
     """One advantage per turn. Needs `trees` and `nodes`. Token rewards count, too."""
     assert batch.trees is not None and batch.nodes is not None, "`estimate` asks for what is needed"
-    totals, found = batch.totals(rewards), np.zeros(len(batch.nodes.values))
+    totals, advantages = batch.totals(rewards), np.zeros(len(batch.nodes.values))
     members: dict[tuple[int, int], list[int]] = {}
     for index, tree in enumerate(zip(batch.group, batch.trees, strict=True)):
         members.setdefault(tree, []).append(index)
@@ -56,8 +56,8 @@ def at2po(
         for index, path in zip(branches, paths, strict=True):
             parents = [0.0 if against == "tree" else values[parent] for parent in path[:-1]]
             own = [values[node] for node in path[1:]]
-            found[batch.nodes.places([index])] = np.subtract(own, parents)
-    return Ragged(found, batch.nodes.offsets)
+            advantages[batch.nodes.places([index])] = np.subtract(own, parents)
+    return Ragged(advantages, batch.nodes.offsets)
 
 
 ROOT = -1

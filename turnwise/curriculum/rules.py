@@ -244,10 +244,10 @@ def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curric
             f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}{meant(rule, RULES)}"
         )
     try:
-        chosen = read_options(rule, RULES[rule], options)
+        arguments = read_options(rule, RULES[rule], options)
     except ConfigurationError as error:
         raise ConfigurationError(f"curriculum.options: {error}") from None
-    curriculum = RULES[rule](turns, **chosen)
+    curriculum = RULES[rule](turns, **arguments)
     if curriculum.longest > turns:
         raise ConfigurationError(
             f"a curriculum's limits must not be above the world's, which allows {turns} turns; found "

@@ -48,12 +48,12 @@ class Ragged:
         """These rows as one array of this type."""
         if isinstance(rows, Ragged):
             return rows if rows.values.dtype == dtype else cls(rows.values.astype(dtype), rows.offsets)
-        given = list(rows)
-        if given and isinstance(given[0], np.ndarray):
-            values = np.concatenate(given).astype(dtype)
+        listed = list(rows)
+        if listed and isinstance(listed[0], np.ndarray):
+            values = np.concatenate(listed).astype(dtype)
         else:
-            values = np.array(list(chain.from_iterable(given)), dtype=dtype)
-        return cls.with_lengths(values, [len(row) for row in given])
+            values = np.array(list(chain.from_iterable(listed)), dtype=dtype)
+        return cls.with_lengths(values, [len(row) for row in listed])
 
     @classmethod
     def with_lengths(cls, values: NDArray[Any], lengths: Sequence[int] | Integers) -> Ragged:
@@ -83,15 +83,15 @@ class Ragged:
 
     def places(self, rows: Sequence[int] | Integers) -> Integers:
         """Where the entries of these rows are in `values`, row after row."""
-        chosen = np.asarray(rows, dtype=np.int64)
-        lengths = self.lengths[chosen]
+        selected = np.asarray(rows, dtype=np.int64)
+        lengths = self.lengths[selected]
         ends = np.cumsum(lengths)
-        return np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.offsets[chosen] - (ends - lengths), lengths)
+        return np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.offsets[selected] - (ends - lengths), lengths)
 
     def select(self, rows: Sequence[int] | Integers) -> Ragged:
         """These rows, in this order."""
-        chosen = np.asarray(rows, dtype=np.int64)
-        return Ragged.with_lengths(self.values[self.places(chosen)], self.lengths[chosen])
+        selected = np.asarray(rows, dtype=np.int64)
+        return Ragged.with_lengths(self.values[self.places(selected)], self.lengths[selected])
 
     def backward(self) -> Iterator[tuple[Integers, Integers]]:
         """The last entry of every row, then the one before it, and so on: the rows that have one, and its place."""
@@ -204,13 +204,13 @@ class SequenceBatch:
 
     def select(self, indices: Sequence[int] | Integers) -> SequenceBatch:
         """These sequences, in this order."""
-        chosen = np.asarray(indices, dtype=np.int64)
-        places = self.rows(self.tokens).places(chosen)
+        selected = np.asarray(indices, dtype=np.int64)
+        places = self.rows(self.tokens).places(selected)
         return SequenceBatch(
             self.tokens[places],
             self.turn_of_token[places],
             self.log_probabilities[places],
-            offsets_of(self.lengths[chosen]),
+            offsets_of(self.lengths[selected]),
         )
 
 
@@ -289,13 +289,13 @@ class TrajectoryArrays:
 
     def select(self, indices: Sequence[int] | Integers) -> TrajectoryArrays:
         """These trajectories, in this order."""
-        chosen = np.asarray(indices, dtype=np.int64)
-        numbers = Ragged(np.arange(len(self.trained)), self.offsets).select(chosen)
+        selected = np.asarray(indices, dtype=np.int64)
+        numbers = Ragged(np.arange(len(self.trained)), self.offsets).select(selected)
         turns = numbers.values
         return TrajectoryArrays(
-            self.group[chosen],
-            self.replica[chosen],
-            self.truncated[chosen],
+            self.group[selected],
+            self.replica[selected],
+            self.truncated[selected],
             numbers.offsets,
             {name: of_turns[turns] for name, of_turns in self.rewards.items()},
             self.last_attempt[turns],

@@ -99,10 +99,12 @@ def read_conversations(path: Path) -> list[Conversation]:
         ConfigurationError: the file or a conversation is malformed; the message names the line or row, and the field.
     """
     require_conversations_file(path)
-    found = [_conversation(row, where) for row, where in (_parquet_rows if path.suffix == ".parquet" else _lines)(path)]
-    if not found:
+    conversations = [
+        _conversation(row, where) for row, where in (_parquet_rows if path.suffix == ".parquet" else _lines)(path)
+    ]
+    if not conversations:
         raise ConfigurationError(f"{path} must hold at least one conversation; found none")
-    return found
+    return conversations
 
 
 def _lines(path: Path) -> Iterator[tuple[Any, str]]:
@@ -154,7 +156,7 @@ def _explained(error: ValidationError) -> str:
 def _joined(messages: Sequence[Message], where: str) -> Conversation:
     instruction: str | None = None
     exchanges: list[ConversationExchange] = []
-    said: list[Message] = []
+    unanswered: list[Message] = []
     for number, message in enumerate(messages):
         place = f"{where}: messages[{number}]"
         if message.role == "system":
@@ -162,20 +164,20 @@ def _joined(messages: Sequence[Message], where: str) -> Conversation:
                 raise ConfigurationError(f"{place}.role: a system message must be the first; found one after others")
             instruction = message.content
         elif message.role != "assistant":
-            said.append(message)
+            unanswered.append(message)
         else:
-            _require_reply(message, said, place)
-            observation = "\n".join(each.content for each in said)
-            answers_call = all(each.role == "tool" for each in said)
+            _require_reply(message, unanswered, place)
+            observation = "\n".join(each.content for each in unanswered)
+            answers_call = all(each.role == "tool" for each in unanswered)
             exchanges.append(ConversationExchange(observation, message.content, answers_call))
-            said = []
+            unanswered = []
     if not exchanges:
         raise ConfigurationError(f"{where}: messages must hold a reply of the assistant to learn from; found none")
     return Conversation(instruction, tuple(exchanges))
 
 
-def _require_reply(message: Message, said: Sequence[Message], place: str) -> None:
-    if not said:
+def _require_reply(message: Message, unanswered: Sequence[Message], place: str) -> None:
+    if not unanswered:
         raise ConfigurationError(
             f"{place}.role: a reply of the assistant must follow a message of user or tool; found none before it"
         )

@@ -96,46 +96,48 @@ class _Row:
             raise self.wrong("", "must be an object with named fields", values)
         self.values = values
 
-    def wrong(self, name: str, must: str, found: Any) -> ConfigurationError:
+    def wrong(self, name: str, must: str, value: Any) -> ConfigurationError:
         """The refusal of a field."""
-        shown = json.dumps(found, default=str) if not isinstance(found, str) else repr(found)
-        which, shown = f" {self._within}{name}".rstrip(". "), shown if len(shown) <= 80 else f"{shown[:80]}..."
-        return ConfigurationError(f"{self.file}, row {self.number}:{which} {must}; found {shown}")
+        text = json.dumps(value, default=str) if not isinstance(value, str) else repr(value)
+        which, text = f" {self._within}{name}".rstrip(". "), text if len(text) <= 80 else f"{text[:80]}..."
+        return ConfigurationError(f"{self.file}, row {self.number}:{which} {must}; found {text}")
 
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
         """A text."""
-        found = self.values.get(name, default)
-        if not isinstance(found, str):
-            raise self.wrong(name, "must be a text", found)
-        return found
+        value = self.values.get(name, default)
+        if not isinstance(value, str):
+            raise self.wrong(name, "must be a text", value)
+        return value
 
     def number_of(self, name: str) -> float:
         """A finite number."""
         return self.as_number(name, self.values.get(name))
 
-    def as_number(self, name: str, found: Any) -> float:
+    def as_number(self, name: str, value: Any) -> float:
         """The value of a field as a finite number."""
-        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-            raise self.wrong(name, "must be a finite number", found)
-        return float(found)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.wrong(name, "must be a finite number", value)
+        return float(value)
 
     def integers(self, name: str) -> list[int]:
         """A list of whole numbers."""
-        found: Any = self.values.get(name)
-        if not isinstance(found, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in found):
-            raise self.wrong(name, "must be a list of whole numbers", found)
-        return found
+        numbers: Any = self.values.get(name)
+        if not isinstance(numbers, list) or any(
+            isinstance(each, bool) or not isinstance(each, int) for each in numbers
+        ):
+            raise self.wrong(name, "must be a list of whole numbers", numbers)
+        return numbers
 
     def rows(self, name: str) -> list[_Row]:
         """A list of objects, each read as a row."""
-        found = self.values.get(name)
-        if not isinstance(found, list):
-            raise self.wrong(name, "must be a list", found)
+        entries = self.values.get(name)
+        if not isinstance(entries, list):
+            raise self.wrong(name, "must be a list", entries)
         return [
-            _Row(each, self.file, self.number, f"{self._within}{name}[{place}].") for place, each in enumerate(found)
+            _Row(each, self.file, self.number, f"{self._within}{name}[{place}].") for place, each in enumerate(entries)
         ]
 
 
@@ -166,12 +168,12 @@ def _listed(files: Sequence[Path]) -> Iterator[Path]:
     for file in files:
         if file.is_dir():
             files_of_folder = sorted(file.iterdir())
-            found = [each for each in files_of_folder if each.suffix in (".jsonl", ".parquet")]
+            rollouts = [each for each in files_of_folder if each.suffix in (".jsonl", ".parquet")]
             # Where all are pickles, the first is refused as one.
-            found = found or [each for each in files_of_folder if each.suffix in PICKLES]
-            if not found:
+            rollouts = rollouts or [each for each in files_of_folder if each.suffix in PICKLES]
+            if not rollouts:
                 raise ConfigurationError(f"a folder of rollouts must have .jsonl or .parquet files; {file} has none")
-            yield from found
+            yield from rollouts
         elif file.is_file():
             yield file
         else:
@@ -185,10 +187,10 @@ def _rows(file: Path) -> Iterator[_Row]:
         import pyarrow.parquet as parquet
 
         try:
-            found = parquet.ParquetFile(file).read().to_pylist()
+            table = parquet.ParquetFile(file).read().to_pylist()
         except (pa.ArrowInvalid, OSError) as error:
             raise ConfigurationError(f"{file}: must be a Parquet file; {error}") from error
-        yield from (_Row(values, file, number) for number, values in enumerate(found, start=1))
+        yield from (_Row(values, file, number) for number, values in enumerate(table, start=1))
     elif file.suffix in PICKLES:
         command = CONVERT_SAMPLES.format(*(shlex.quote(str(each)) for each in (file, file.with_suffix(".jsonl"))))
         raise ConfigurationError(
@@ -232,21 +234,21 @@ def _of_messages(row: _Row) -> _Episode:
     """One row with messages, of which those of the assistant are replies; of a prompt's they are context."""
     if "messages" in row:
         messages = row.rows("messages")
-        given = 0
+        context = 0
     else:
-        begun, said = _as_messages(row, "prompt", "user"), _as_messages(row, "completion", "assistant")
-        messages, given = [*begun, *said], len(begun)
+        prompt, completion = _as_messages(row, "prompt", "user"), _as_messages(row, "completion", "assistant")
+        messages, context = [*prompt, *completion], len(prompt)
     replies: list[_Reply] = []
-    seen: list[str] = []
+    observed: list[str] = []
     first = ""
     for place, message in enumerate(messages):
         content = _content(message)
-        if message.text("role") != "assistant" or place < given:
-            seen.append(content)
+        if message.text("role") != "assistant" or place < context:
+            observed.append(content)
             continue
-        first = first or "\n".join(seen)
-        replies.append(_Reply("\n".join(seen), content, rewards=_named_rewards(message)))
-        seen = []
+        first = first or "\n".join(observed)
+        replies.append(_Reply("\n".join(observed), content, rewards=_named_rewards(message)))
+        observed = []
     if not replies:
         raise row.wrong("messages", "must have a reply, a message of the role assistant", [m.values for m in messages])
     rewards = _named_rewards(row)
@@ -259,16 +261,16 @@ def _of_messages(row: _Row) -> _Episode:
         replies,
         rewards,
         truncated=bool(row.values.get("is_truncated", row.values.get("truncated", False))),
-        final="\n".join(seen),
+        final="\n".join(observed),
         task="" if key is None else str(row.values[key]),
     )
 
 
 def _as_messages(row: _Row, name: str, role: str) -> list[_Row]:
     """A list of messages, or a text as one message of this role."""
-    found = row.values.get(name)
-    if isinstance(found, str):
-        return [_Row({"role": role, "content": found}, row.file, row.number)]
+    field = row.values.get(name)
+    if isinstance(field, str):
+        return [_Row({"role": role, "content": field}, row.file, row.number)]
     return row.rows(name)
 
 
@@ -287,10 +289,10 @@ def _named_rewards(row: _Row) -> dict[str, float]:
     """The rewards of a row or a message: `rewards` by name, or one `reward`."""
     if "rewards" not in row:
         return {REWARD: row.number_of("reward")} if "reward" in row else {}
-    found = row.values["rewards"]
-    if not isinstance(found, Mapping):
-        raise row.wrong("rewards", "must be numbers by name", found)
-    return {str(name): row.as_number(f"rewards.{name}", value) for name, value in found.items()}
+    rewards = row.values["rewards"]
+    if not isinstance(rewards, Mapping):
+        raise row.wrong("rewards", "must be numbers by name", rewards)
+    return {str(name): row.as_number(f"rewards.{name}", value) for name, value in rewards.items()}
 
 
 def _read_trl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
@@ -429,17 +431,17 @@ def _sampled(node: _Row) -> tuple[list[int] | None, list[float] | None]:
     if len(mask) != len(tokens):
         raise node.wrong("mask", f"must have one entry per token, {len(tokens)}", len(mask))
     sampled = [token for token, is_sampled in zip(tokens, mask, strict=True) if is_sampled]
-    found = [node.as_number("logprobs", each) for each in node.values.get("logprobs") or []]
-    if found and len(found) != len(sampled):
-        raise node.wrong("logprobs", f"must have one number per sampled token, {len(sampled)}", len(found))
-    return sampled or None, found or None
+    log_probabilities = [node.as_number("logprobs", each) for each in node.values.get("logprobs") or []]
+    if log_probabilities and len(log_probabilities) != len(sampled):
+        raise node.wrong("logprobs", f"must have one number per sampled token, {len(sampled)}", len(log_probabilities))
+    return sampled or None, log_probabilities or None
 
 
 def _read_slime(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
     """Each sample; what the loss mask holds together of its response is a reply. Siblings of a rollout are segments."""
     episodes = []
-    for _, found in groupby(rows, lambda row: (row.file, row.values.get("rollout_id", id(row)))):
-        samples = list(found)
+    for _, of_rollout in groupby(rows, lambda row: (row.file, row.values.get("rollout_id", id(row)))):
+        samples = list(of_rollout)
         replies: list[_Reply] = []
         for place, row in enumerate(samples):
             of_sample = _of_response(row)
@@ -473,16 +475,19 @@ def _of_response(row: _Row) -> list[_Reply]:
     mask = row.integers("loss_mask") if "loss_mask" in row else [1] * length
     if len(mask) != length:
         raise row.wrong("loss_mask", f"must have one entry per token of the response, {length}", len(mask))
-    given = row.values.get("rollout_log_probs")
-    found = [0.0] * length if given is None else [float(each) for each in given]
-    if len(found) != length:
-        raise row.wrong("rollout_log_probs", f"must have one number per token of the response, {length}", len(found))
+    recorded = row.values.get("rollout_log_probs")
+    log_probabilities = [0.0] * length if recorded is None else [float(each) for each in recorded]
+    if len(log_probabilities) != length:
+        raise row.wrong(
+            "rollout_log_probs", f"must have one number per token of the response, {length}", len(log_probabilities)
+        )
     spans = [
         [place for place, _ in each] for sampled, each in groupby(enumerate(mask), lambda at: at[1] > 0) if sampled
     ]
     text = row.text("response") if len(spans) == 1 else ""
     replies = [
-        _Reply("", text, [response[place] for place in places], [found[place] for place in places]) for places in spans
+        _Reply("", text, [response[place] for place in places], [log_probabilities[place] for place in places])
+        for places in spans
     ]
     if not replies:
         raise row.wrong("loss_mask", "must mark a token that was sampled", "no token")

@@ -82,8 +82,8 @@ def recorded_in(world: World, agent: Agent, further_rewards: Iterable[str] = ())
     single batch need contain all of them.
     """
     rewards = {*world.rewards, *ALWAYS_GIVEN, *further_rewards}
-    shown = {name for column in world.columns for name in (column.value, column.per) if name is not None}
-    metrics = {name for name in shown - rewards - _OF_EPISODES if not name.startswith("turns/")}
+    displayed = {name for column in world.columns for name in (column.value, column.per) if name is not None}
+    metrics = {name for name in displayed - rewards - _OF_EPISODES if not name.startswith("turns/")}
     kinds = {agent.mode.name, agent.context.policy} & set(TurnKind)
     again = {"first_success", "attempts"} if (agent.mode.attempts or 1) > 1 else set[str]()
     of_world = {f"reward/{name}" for name in rewards} | {f"world/{name}" for name in metrics}

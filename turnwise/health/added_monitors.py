@@ -25,13 +25,13 @@ Monitor = Callable[[Sequence[Trajectory], Sequence[float]], float | None]
 
 def monitor_of(name: str) -> Monitor:
     """The monitor of a name (`turnwise.plugins`). Raises ConfigurationError where there is none."""
-    found = plugin(MONITOR, "a monitor", name)
-    if not inspect.isfunction(found):
+    loaded = plugin(MONITOR, "a monitor", name)
+    if not inspect.isfunction(loaded):
         raise ConfigurationError(
-            f"a monitor {name!r} must name a function from trajectories and their rewards to a number; found {found!r}"
+            f"a monitor {name!r} must name a function from trajectories and their rewards to a number; found {loaded!r}"
         )
-    chosen: Monitor = found
-    return chosen
+    monitor: Monitor = loaded
+    return monitor
 
 
 def require_added_monitors(added: Mapping[str, str], known: Sequence[str]) -> None:
@@ -51,9 +51,9 @@ def measure_added(
     added: Mapping[str, str], trajectories: Sequence[Trajectory], rewards: Sequence[float]
 ) -> dict[str, float]:
     """What the added monitors measure, by name. Raises ContractError for anything but a finite number or None."""
-    found: dict[str, float] = {}
+    measured: dict[str, float] = {}
     for name, function in added.items():
         value = monitor_of(function)(trajectories, rewards)
         if value is not None:
-            found[name] = finite_number(f"monitor {name}", value, ": return None where it cannot be measured")
-    return found
+            measured[name] = finite_number(f"monitor {name}", value, ": return None where it cannot be measured")
+    return measured

@@ -114,10 +114,10 @@ def judge(
     """
     state = before.after(iteration, values, rules)
     on, raised = state.on(rules), state.raised_since(before, rules)
-    chosen: Literal["none", "log", "stop", "return"] = response if raised else "none"
-    if chosen == "return":
-        chosen = "stop" if state.returns == maximum_returns else "return"
-    if chosen == "return":
+    effect: Literal["none", "log", "stop", "return"] = response if raised else "none"
+    if effect == "return":
+        effect = "stop" if state.returns == maximum_returns else "return"
+    if effect == "return":
         state = state.returned()
     return AlarmRecord(
         iteration=iteration,
@@ -126,8 +126,8 @@ def judge(
         returns=state.returns,
         on=on,
         raised={name: in_words(name, values.get(name), rules[name]) for name in raised},
-        response=chosen,
-        change=change if chosen == "return" else None,
+        response=effect,
+        change=change if effect == "return" else None,
     )
 
 
@@ -140,9 +140,9 @@ def in_words(name: str, value: float | None, rule: AlarmRule) -> str:
     """The message of a raised alarm: the bounds, the measured value, and what it usually means."""
     bounds = [] if rule.below is None else [f"at least {rule.below:g}"]
     bounds += [] if rule.above is None else [f"at most {rule.above:g}"]
-    seen = "" if value is None else f", and is {_written(value, rule)}"
+    measured = "" if value is None else f", and is {_written(value, rule)}"
     times = "" if rule.patience == 1 else f" ({rule.patience} measurements in a row were not)"
-    return f"{name} must be {' and '.join(bounds)}{seen}{times}: {MEANINGS[name]}"
+    return f"{name} must be {' and '.join(bounds)}{measured}{times}: {MEANINGS[name]}"
 
 
 def _written(value: float, rule: AlarmRule) -> str:

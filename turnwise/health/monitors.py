@@ -106,15 +106,15 @@ def compare(history: Sequence[Values], *, start: int, window: int) -> dict[str, 
     The first `start` iterations are the run's start; they are compared with only once they are over. The median is of
     at most `window` earlier gradient norms, and at least `FEWEST_NORMS`.
     """
-    now, found = history[-1], {}
+    now, compared = history[-1], {}
     for name in OF_START:
         first = [values[name] for values in history[:start] if name in values]
         if len(history) > start and name in now and first and (mean := statistics.fmean(first)) > 0:
-            found[f"{name}_of_start"] = now[name] / mean
+            compared[f"{name}_of_start"] = now[name] / mean
     before = [values["gradient_norm"] for values in history[:-1] if "gradient_norm" in values][-window:]
     if "gradient_norm" in now and len(before) >= FEWEST_NORMS and (median := statistics.median(before)) > 0:
-        found["gradient_norm_of_median"] = now["gradient_norm"] / median
-    return found
+        compared["gradient_norm_of_median"] = now["gradient_norm"] / median
+    return compared
 
 
 def remembered(history: Sequence[Values], *, start: int, window: int) -> list[Values]:

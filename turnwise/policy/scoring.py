@@ -205,7 +205,9 @@ def score(
         )
         for chunk in chunks
     ]
-    return torch.cat([chosen for chosen, _ in scored]), torch.cat([entropy for _, entropy in scored])
+    return torch.cat([log_probabilities for log_probabilities, _ in scored]), torch.cat(
+        [entropy for _, entropy in scored]
+    )
 
 
 def _score(
@@ -221,8 +223,8 @@ def _score(
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if temperature != 1.0:
         logits = logits.div_(temperature)
-    chosen, entropy = _ChosenAndEntropy.apply(logits, targets.unsqueeze(-1), entropy_gradient)
-    return chosen, entropy
+    log_probabilities, entropy = _ChosenAndEntropy.apply(logits, targets.unsqueeze(-1), entropy_gradient)
+    return log_probabilities, entropy
 
 
 class _ChosenAndEntropy(torch.autograd.Function):

@@ -28,10 +28,10 @@ def world_class(name: str) -> type[World]:
     """
     if ":" in name:
         module_name, _, class_name = name.partition(":")
-        found = getattr(_module(module_name, name), class_name, None)
-        if not (isinstance(found, type) and issubclass(found, World)) or inspect.isabstract(found):
-            raise ValueError(f"world {name!r} must name a subclass of turnwise.world.World; found {found!r}")
-        return found
+        attribute = getattr(_module(module_name, name), class_name, None)
+        if not (isinstance(attribute, type) and issubclass(attribute, World)) or inspect.isabstract(attribute):
+            raise ValueError(f"world {name!r} must name a subclass of turnwise.world.World; found {attribute!r}")
+        return attribute
     if (entry_point := entry_points(ENTRY_POINTS).get(name)) is not None:
         loaded = _loaded(entry_point)
         if not (isinstance(loaded, type) and issubclass(loaded, World)):
@@ -84,12 +84,12 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     Raises:
         ValueError: an unknown name or parameter, or an invalid value.
     """
-    made = world_class(name)
-    require_known(made, parameters)
+    world = world_class(name)
+    require_known(world, parameters)
     try:
-        return made(**parameters)
+        return world(**parameters)
     except (AttributeError, TypeError) as error:
-        if mistake := mistyped(made, parameters):
+        if mistake := mistyped(world, parameters):
             raise ValueError(mistake) from error
         raise
 
@@ -137,8 +137,8 @@ def mistyped(constructor: type, parameters: Mapping[str, Any]) -> str | None:
         try:
             TypeAdapter(annotations[name], config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
         except ValidationError as error:
-            said = error.errors()[0]["msg"]
-            return f"{name} must be as its world takes it: {said}; found {reprlib.repr(value)}"
+            reason = error.errors()[0]["msg"]
+            return f"{name} must be as its world takes it: {reason}; found {reprlib.repr(value)}"
         except PydanticUserError:  # a type with a pydantic configuration of its own, which refuses ours
             continue
     return None

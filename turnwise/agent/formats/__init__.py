@@ -46,13 +46,13 @@ def format_class(name: str) -> type[Format]:
     """The class of a format: one of `FORMATS`, or a plug-in (`turnwise.plugins`). Raises ConfigurationError."""
     if name in FORMATS:
         return FORMATS[name]
-    found = plugin(FORMAT, "agent.format", name, sorted(FORMATS))
-    if not (isinstance(found, type) and issubclass(found, Format)) or inspect.isabstract(found):
+    loaded = plugin(FORMAT, "agent.format", name, sorted(FORMATS))
+    if not (isinstance(loaded, type) and issubclass(loaded, Format)) or inspect.isabstract(loaded):
         raise ConfigurationError(
             f"agent.format {name!r} must name a subclass of turnwise.agent.formats.Format with all of its methods; "
-            f"found {found!r}"
+            f"found {loaded!r}"
         )
-    return found
+    return loaded
 
 
 def make_format(name: str, world: World) -> Format:

@@ -100,5 +100,5 @@ class LineFormat(Format):
 
     def _labelled(self, reply: str) -> tuple[str, str]:
         """The label with which a reply begins, in small letters, and the text after it; no label: an empty one."""
-        found = self._label.match(stripped := reply.strip())
-        return (found[1].lower(), stripped[found.end() :].strip()) if found else ("", stripped)
+        label = self._label.match(stripped := reply.strip())
+        return (label[1].lower(), stripped[label.end() :].strip()) if label else ("", stripped)

@@ -30,11 +30,11 @@ def escape_tags(text: str, tags: Sequence[str]) -> str:
 def tag_pairs(reply: str, tags: Sequence[str]) -> list[tuple[str, str]] | None:
     """`[(name, inner text), ...]` of a reply that is nothing but well-formed, unnested tag pairs, else None."""
     pieces = split_at_tags(reply, tags)
-    texts, found = pieces[0::2], pieces[1::2]
-    if len(found) % 2 or any(gap.strip() for gap in texts[0::2]):
+    texts, borders = pieces[0::2], pieces[1::2]
+    if len(borders) % 2 or any(gap.strip() for gap in texts[0::2]):
         return None
     pairs = []
-    for opening, inner, closing in zip(found[0::2], texts[1::2], found[1::2], strict=True):
+    for opening, inner, closing in zip(borders[0::2], texts[1::2], borders[1::2], strict=True):
         if opening.startswith("</") or closing != f"</{opening[1:]}":
             return None
         pairs.append((opening[1:-1], inner.strip()))

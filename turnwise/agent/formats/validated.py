@@ -36,10 +36,12 @@ class ValidatedFormat(Format):
     @property
     def functions(self) -> DeclaredFunctions | None:
         """The functions that a chat template is to show."""
-        found: object = self._form.functions
-        if found is not None and not isinstance(found, DeclaredFunctions):
-            raise ContractError(f"{self._said('functions')} must be DeclaredFunctions or None; found {quoted(found)}")
-        return found
+        functions: object = self._form.functions
+        if functions is not None and not isinstance(functions, DeclaredFunctions):
+            raise ContractError(
+                f"{self._said('functions')} must be DeclaredFunctions or None; found {quoted(functions)}"
+            )
+        return functions
 
     def write(self, decision: ScriptedAction) -> str:
         """A well-formed reply."""
@@ -59,13 +61,13 @@ class ValidatedFormat(Format):
 
     def action_begins(self, reply: str) -> int:
         """The character index at which the action begins."""
-        found: object = self._form.action_begins(reply)
-        if not isinstance(found, int) or not 0 <= found <= len(reply):
+        begin: object = self._form.action_begins(reply)
+        if not isinstance(begin, int) or not 0 <= begin <= len(reply):
             raise ContractError(
                 f"{self._said('action_begins')} must be an index of the reply's {len(reply)} characters; found "
-                f"{quoted(found)}"
+                f"{quoted(begin)}"
             )
-        return found
+        return begin
 
     def escape(self, text: str) -> str:
         """The text with the format's tags or labels escaped."""
@@ -94,21 +96,21 @@ class ValidatedFormat(Format):
     def _said(self, what: str) -> str:
         return f"{what} of agent.format {type(self._form).__module__}:{type(self._form).__name__}"
 
-    def _reply(self, method: str, found: Any) -> ParsedReply:
-        said = self._said(method)
-        if not isinstance(found, ParsedReply):
-            raise ContractError(f"{said} must return a ParsedReply; found {quoted(found)}")
-        _text(f"the thought that {said} returns", found.thought)
-        if not isinstance(found.actions, tuple) or not all(isinstance(action, str) for action in found.actions):
+    def _reply(self, method: str, parsed: Any) -> ParsedReply:
+        where = self._said(method)
+        if not isinstance(parsed, ParsedReply):
+            raise ContractError(f"{where} must return a ParsedReply; found {quoted(parsed)}")
+        _text(f"the thought that {where} returns", parsed.thought)
+        if not isinstance(parsed.actions, tuple) or not all(isinstance(action, str) for action in parsed.actions):
             raise ContractError(
-                f"the actions that {said} returns must be a tuple of texts; found {quoted(found.actions)}"
+                f"the actions that {where} returns must be a tuple of texts; found {quoted(parsed.actions)}"
             )
-        if found.invalid is not None:
-            _text(f"the reason in invalid that {said} returns", found.invalid)
-        return found
+        if parsed.invalid is not None:
+            _text(f"the reason in invalid that {where} returns", parsed.invalid)
+        return parsed
 
 
-def _text(what: str, found: object) -> str:
-    if not isinstance(found, str):
-        raise ContractError(f"{what} must be a text (str); found {quoted(found)}")
-    return found
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ContractError(f"{what} must be a text (str); found {quoted(value)}")
+    return value

@@ -92,12 +92,12 @@ class ThoughtfulMode(Mode):
     def _trouble(self, turn: Turn) -> Sign | None:
         """The strongest of `signs` that an acting turn shows (order: invalid, ineffective, negative), or None."""
         paid = math.fsum(value for name, value in turn.rewards.items() if name not in AGENT_REWARDS)
-        shown: dict[Sign, bool] = {
+        signals: dict[Sign, bool] = {
             "invalid": turn.rewards.get("invalid_turn", 0.0) > 0,
             "ineffective": not turn.effective,
             "negative": paid < self.negative_below,
         }
-        return next((sign for sign, is_shown in shown.items() if is_shown and sign in self.signs), None)
+        return next((sign for sign, occurs in signals.items() if occurs and sign in self.signs), None)
 
 
 def words_to_act(turns: Sequence[Turn]) -> str:

@@ -44,8 +44,8 @@ def _without_hidden_argument(action: str, shown: str) -> str:
     verb, bracket, arguments = action.partition("[")
     if not bracket:
         return action
-    said = arguments.replace("[", " ").replace("]", " ").split()
-    return " ".join([verb.strip(), *(said if _words(said) <= _words(shown.split()) else ())])
+    words = arguments.replace("[", " ").replace("]", " ").split()
+    return " ".join([verb.strip(), *(words if _words(words) <= _words(shown.split()) else ())])
 
 
 def _words(written: Iterable[str]) -> set[str]:

@@ -117,7 +117,7 @@ class TeacherStates:
         dtype = torch.float64 if states.dtype == torch.float64 else dtype
         shared = min(len(output_layer.weight), len(self.output_layer.weight))
         policy, teacher = output_layer.first(shared), self.output_layer.first(shared)
-        shown = (rows >= 0).nonzero().squeeze(-1)
+        with_teacher = (rows >= 0).nonzero().squeeze(-1)
 
         def of_chunk(chunk: torch.Tensor) -> torch.Tensor:
             log_p = policy.log_probabilities(states[chunk].to(dtype))
@@ -125,12 +125,12 @@ class TeacherStates:
             return vocabulary_divergence(log_p, log_q, settings.interpolation)
 
         divergences = states.new_zeros(len(rows), dtype=torch.promote_types(dtype, torch.float32))
-        for chunk in shown.split(chunk_tokens):
-            if len(shown) <= chunk_tokens:
-                found = of_chunk(chunk)
+        for chunk in with_teacher.split(chunk_tokens):
+            if len(with_teacher) <= chunk_tokens:
+                of_tokens = of_chunk(chunk)
             else:  # logits are computed again in the backward pass, and not kept until then
-                found = checkpoint(of_chunk, chunk, use_reentrant=False, preserve_rng_state=False)
-            divergences = divergences.index_put((chunk,), found)
+                of_tokens = checkpoint(of_chunk, chunk, use_reentrant=False, preserve_rng_state=False)
+            divergences = divergences.index_put((chunk,), of_tokens)
         return divergences
 
 

@@ -81,7 +81,7 @@ def importance_weights(
     clamped = np.clip(log_weights, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
     divergence = float((np.exp(clamped) - 1.0 - clamped).mean())
     rows = sequences.reply_rows(log_weights)
-    kept = np.ones(len(rows), dtype=bool) if sequence_mask is None else _within_bounds(rows, sequence_mask)
+    within = np.ones(len(rows), dtype=bool) if sequence_mask is None else _within_bounds(rows, sequence_mask)
     if correction.level == "sequence":
         log_weights = np.repeat([row.sum() for row in rows], rows.lengths)
     if correction.kind == "none":
@@ -90,11 +90,11 @@ def importance_weights(
     used = np.clip(weights, low, high)
     if correction.kind == "mask":
         used = np.where((weights >= low) & (weights <= high), weights, 0.0)
-    bounded = np.where(np.repeat(kept, rows.lengths), used, 0.0)
+    bounded = np.where(np.repeat(within, rows.lengths), used, 0.0)
     if correction.over_mean and used.any():
         each = used if correction.level == "token" else used[rows.offsets[:-1][rows.lengths > 0]]
         bounded /= each.mean()
-    cut_share = float(((used != weights) | ~np.repeat(kept, rows.lengths)).mean())
+    cut_share = float(((used != weights) | ~np.repeat(within, rows.lengths)).mean())
     used = bounded
     if not used.any():
         raise MismatchError(
@@ -118,12 +118,12 @@ def _within_bounds(log_weights: Ragged, mask: SequenceMask) -> Flags:
     of_token = {"k1": clamped, "k2": clamped**2 / 2.0, "k3": np.exp(clamped) - 1.0 - clamped}[mask.of]
     if mask.of == "k1":
         low, high = math.log(low), math.log(high)
-    kept = np.ones(len(log_weights), dtype=bool)
+    within = np.ones(len(log_weights), dtype=bool)
     for index, row in enumerate(Ragged(of_token, log_weights.offsets)):
         if len(row):
             statistics = row if mask.over == "maximum" else np.array([row.mean() if mask.over == "mean" else row.sum()])
-            kept[index] = low <= statistics.min() and statistics.max() <= high
-    return kept
+            within[index] = low <= statistics.min() and statistics.max() <= high
+    return within
 
 
 def _bounds(correction: ImportanceCorrection) -> str:

@@ -293,8 +293,8 @@ class Learner(ScoredPolicy):
         loss = 0.0
         with reproducible_computing(self._threads):
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                _, chosen, _ = self._pass(micro_batch)
-                part = -chosen.sum() / tokens
+                _, log_probabilities, _ = self._pass(micro_batch)
+                part = -log_probabilities.sum() / tokens
                 part.backward()
                 loss += part.item()
             norm = (self._optimizer if optimizer == "adamw" else self._muon).step(
@@ -463,8 +463,8 @@ class Learner(ScoredPolicy):
             value_weight = (settings.critic.coefficient or 0.0) / batch.value_batch().targets
         everything = [(True, list(range(len(batch.sequences))))]
         tally = UpdateTally()
-        for has_signal, chosen in batch.by_signal() if settings.advantages_alone else everything:
-            part, of_part = batch.select(chosen), weights[chosen]
+        for has_signal, indices in batch.by_signal() if settings.advantages_alone else everything:
+            part, of_part = batch.select(indices), weights[indices]
             with torch.set_grad_enabled(has_signal):
                 for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
                     loss, reported = self._objective(micro_batch, part, of_part, value_weight, settings, taught)
@@ -486,12 +486,12 @@ class Learner(ScoredPolicy):
         taught: TeacherStates | None,
     ) -> tuple[torch.Tensor, UpdateTally]:
         """A micro-batch's part of the objective, the value loss included, and the sums for its metrics."""
-        states, chosen, entropy = self._pass(
+        states, log_probabilities, entropy = self._pass(
             micro_batch, settings.temperature, entropy_gradient=settings.entropy_coefficient > 0
         )
-        tokens = ReplyTokens.of(batch, weights, micro_batch, chosen.dtype)
+        tokens = ReplyTokens.of(batch, weights, micro_batch, log_probabilities.dtype)
         from_teacher = None if taught is None else self._from_teacher(taught, states, micro_batch, batch, settings)
-        loss, reported = objective(chosen, entropy, tokens, settings, from_teacher)
+        loss, reported = objective(log_probabilities, entropy, tokens, settings, from_teacher)
         if settings.critic is not None:
             assert self.critic is not None and batch.values is not None and batch.returns is not None
             values, returns = (at_reply_tokens(rows, micro_batch) for rows in (batch.values, batch.returns))

@@ -165,18 +165,18 @@ class CriticOnProcesses:
 
     def values(self, sequences: Sequences, micro_batch_tokens: int) -> Ragged:
         """As `Critic.values`."""
-        found: Ragged = self._processes.call(f"{self._path}.values", sequences, micro_batch_tokens)
-        return found
+        values: Ragged = self._processes.call(f"{self._path}.values", sequences, micro_batch_tokens)
+        return values
 
     def bootstrap(self, sequences: Sequences, micro_batch_tokens: int) -> Numbers:
         """As `Critic.bootstrap`."""
-        found: Numbers = self._processes.call(f"{self._path}.bootstrap", sequences, micro_batch_tokens)
-        return found
+        values: Numbers = self._processes.call(f"{self._path}.bootstrap", sequences, micro_batch_tokens)
+        return values
 
     def update(self, batch: ValueBatch, settings: CriticSection, *, seed: int) -> dict[str, float]:
         """As `Critic.update`."""
-        found: dict[str, float] = self._processes.call(f"{self._path}.update", batch, settings, seed=seed)
-        return found
+        metrics: dict[str, float] = self._processes.call(f"{self._path}.update", batch, settings, seed=seed)
+        return metrics
 
     def save(self, folder: Path) -> None:
         """As `Critic.save`."""
@@ -211,18 +211,18 @@ class LearnerOnProcesses:
     @property
     def steps(self) -> int:
         """As `Learner.steps`."""
-        found: int = self._call("steps")
-        return found
+        steps: int = self._call("steps")
+        return steps
 
     def log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """As `Learner.log_probabilities`."""
-        found: Ragged = self._call("log_probabilities", sequences, temperature, micro_batch_tokens)
-        return found
+        rows: Ragged = self._call("log_probabilities", sequences, temperature, micro_batch_tokens)
+        return rows
 
     def reference_log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """As `Learner.reference_log_probabilities`."""
-        found: Ragged = self._call("reference_log_probabilities", sequences, temperature, micro_batch_tokens)
-        return found
+        rows: Ragged = self._call("reference_log_probabilities", sequences, temperature, micro_batch_tokens)
+        return rows
 
     def supervised_step(
         self,
@@ -235,7 +235,7 @@ class LearnerOnProcesses:
         optimizer: SupervisedOptimizer = "adamw",
     ) -> dict[str, float]:
         """As `Learner.supervised_step`."""
-        found: dict[str, float] = self._call(
+        metrics: dict[str, float] = self._call(
             "supervised_step",
             sequences,
             learning_rate=learning_rate,
@@ -244,7 +244,7 @@ class LearnerOnProcesses:
             weight_decay=weight_decay,
             optimizer=optimizer,
         )
-        return found
+        return metrics
 
     def update(
         self,
@@ -255,8 +255,8 @@ class LearnerOnProcesses:
     ) -> dict[str, float]:
         """As `Learner.update`; a `sampler` must be held by the same processes."""
         held = None if sampler is None else sampler._held
-        found: dict[str, float] = self._call("update", batch, settings, held, teacher)
-        return found
+        metrics: dict[str, float] = self._call("update", batch, settings, held, teacher)
+        return metrics
 
     def save(self, folder: Path) -> None:
         """As `Learner.save`."""
@@ -268,8 +268,8 @@ class LearnerOnProcesses:
 
     def peak_memory_bytes(self) -> int:
         """As `Learner.peak_memory_bytes`, of the first process."""
-        found: int = self._call("peak_memory_bytes")
-        return found
+        peak: int = self._call("peak_memory_bytes")
+        return peak
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         return self.processes.call(f"{self._path}.{name}", *arguments, **named)

@@ -36,5 +36,5 @@ def update_learning_rate(step: int, settings: UpdateSettings) -> float:
         return settings.learning_rate
     passed = min(step / settings.run_steps, 1.0)
     fall = 1.0 - passed if settings.learning_rate_schedule == "linear" else (1.0 + math.cos(math.pi * passed)) / 2.0
-    left = settings.final_learning_rate_share or 0.0
-    return settings.learning_rate * (left + (1.0 - left) * fall)
+    final_share = settings.final_learning_rate_share or 0.0
+    return settings.learning_rate * (final_share + (1.0 - final_share) * fall)

@@ -69,8 +69,8 @@ def imitation_batch(
     own: SequenceBatch, demonstrations: SequenceBatch | None, evolution: Evolution, generator: Generator
 ) -> SequenceBatch:
     """Draw the sequences of a supervised step with replacement: the demonstrations' share, rounded, else own ones."""
-    shown = round(evolution.batch * evolution.demonstration_share)
-    parts = ((own, evolution.batch - shown), (demonstrations, shown))
+    count = round(evolution.batch * evolution.demonstration_share)
+    parts = ((own, evolution.batch - count), (demonstrations, count))
     return joined(
         part.select(generator.integers(len(part), size=size)) for part, size in parts if part is not None and size
     )

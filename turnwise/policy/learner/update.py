@@ -185,9 +185,9 @@ class UpdateBatch:
         )
         selected = SELECTIONS[selection.rule](tokens, seed, **selection.options)
         pulls = None if selected.pulls is None else self.sequences.at_replies(selected.pulls)
-        chosen = (selected.factors == 0) if selected.pulls is None else (selected.pulls > 0)
+        is_selected = (selected.factors == 0) if selected.pulls is None else (selected.pulls > 0)
         batch = replace(self, loss_factors=self.sequences.at_replies(selected.factors), ratio_pulls=pulls)
-        return batch, {"token_selection_share": float(chosen.mean())}
+        return batch, {"token_selection_share": float(is_selected.mean())}
 
     def value_batch(self) -> ValueBatch:
         """The training data of a critic on the policy's trunk, with one number per reply token."""
@@ -243,14 +243,14 @@ class UpdateBatch:
 
     def select(self, indices: Sequence[int] | Integers) -> UpdateBatch:
         """The batch of these sequences, in this order."""
-        chosen: dict[str, Any] = {}
+        selected: dict[str, Any] = {}
         for field in fields(self):
             values = getattr(self, field.name)
             if isinstance(values, Ragged | SequenceBatch):
-                chosen[field.name] = values.select(indices)
+                selected[field.name] = values.select(indices)
             else:
-                chosen[field.name] = None if values is None else tuple(values[index] for index in indices)
-        return UpdateBatch(**chosen)
+                selected[field.name] = None if values is None else tuple(values[index] for index in indices)
+        return UpdateBatch(**selected)
 
     def turn_by_turn(self) -> UpdateBatch:
         """The batch with each turn as a separate sequence and sample: the turn's reply after the context before it.
@@ -263,25 +263,25 @@ class UpdateBatch:
         turns: list[int] = []
         ends: list[int] = []
         for index, of_tokens in enumerate(self.sequences.rows(self.sequences.turn_of_token)):
-            found, from_the_end = np.unique(of_tokens[::-1], return_index=True)
-            for turn, back in zip(found[found >= 0].tolist(), from_the_end[found >= 0].tolist(), strict=True):
+            numbers, from_the_end = np.unique(of_tokens[::-1], return_index=True)
+            for turn, back in zip(numbers[numbers >= 0].tolist(), from_the_end[numbers >= 0].tolist(), strict=True):
                 owners.append(index)
                 turns.append(turn)
                 ends.append(len(of_tokens) - back)
         whole = self.select(owners)
         begins = whole.sequences.offsets[:-1]
-        kept = Ragged.with_lengths(np.empty(sum(ends)), ends)
-        places = np.arange(sum(ends)) + np.repeat(begins - kept.offsets[:-1], ends)
+        by_turn = Ragged.with_lengths(np.empty(sum(ends)), ends)
+        places = np.arange(sum(ends)) + np.repeat(begins - by_turn.offsets[:-1], ends)
         of_token = whole.sequences.turn_of_token[places]
         here = of_token == np.repeat(turns, ends)
         sequences = SequenceBatch(
             whole.sequences.tokens[places],
             np.where(here, of_token, -1),
             np.where(here, whole.sequences.log_probabilities[places], 0.0),
-            kept.offsets,
+            by_turn.offsets,
         )
         per_token: dict[str, Any] = {
-            name: Ragged(rows.values[places], kept.offsets)
+            name: Ragged(rows.values[places], by_turn.offsets)
             for name in ("advantages", *OPTIONAL)
             if (rows := getattr(whole, name)) is not None
         }
@@ -295,9 +295,9 @@ class UpdateBatch:
         of_token = np.repeat(np.arange(len(self.sequences)), self.sequences.lengths)
         counts = np.bincount(of_token[signals], minlength=len(self.sequences))
         for has_signal in (True, False):
-            chosen = np.flatnonzero((counts > 0) == has_signal).tolist()
-            if chosen:
-                yield has_signal, chosen
+            indices = np.flatnonzero((counts > 0) == has_signal).tolist()
+            if indices:
+                yield has_signal, indices
 
 
 def mini_batches(batch: UpdateBatch, settings: UpdateSettings) -> Iterator[UpdateBatch]:
