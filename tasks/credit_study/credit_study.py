@@ -19,7 +19,7 @@ from turnwise.config.schema import RewardSection, Section
 from turnwise.credit import CreditBatch
 from turnwise.credit.batch import weighted_returns
 from turnwise.credit_study.study import Study, examine
-from turnwise.credit_study.truth import Truth, replayed_truth
+from turnwise.credit_study.truth import Decisions, Truth, replayed_truth
 from turnwise.data.arrays import TrajectoryArrays
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.errors import WorldLost
@@ -44,7 +44,7 @@ class StudyParameters(Section):
 
 @task(name="credit_study", task_run_name="{label}: credit_study", retries=1)
 @depends_on(
-    kernel=("turnwise.credit_study.study", "turnwise.credit_study.truth"), writes="credit study 1", platform_bound=False
+    kernel=("turnwise.credit_study.study", "turnwise.credit_study.truth"), writes="credit study 2", platform_bound=False
 )
 def credit_study(
     parameters: StudyParameters,
@@ -81,6 +81,7 @@ def credit_study(
         CreditBatch.of(chosen, parameters.rewards),
         truth_of(chosen, [measured[index] for index in kept], parameters.rewards),
         vectors[[row for index in kept for row in rows[index]]],
+        Decisions.of(chosen),
         turn_limit=parameters.turn_limit,
         seed=parameters.seed,
     )

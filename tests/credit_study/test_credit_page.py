@@ -12,7 +12,7 @@ from turnwise.credit import CreditBatch
 from turnwise.credit_study.figures import credit_figure, header, rows
 from turnwise.credit_study.page import page, print_study
 from turnwise.credit_study.study import Study, examine
-from turnwise.credit_study.truth import Truth
+from turnwise.credit_study.truth import Decisions, Truth
 
 
 def study(turns: int, tasks: int = 5) -> Study:
@@ -29,7 +29,10 @@ def study(turns: int, tasks: int = 5) -> Study:
     )
     advantages = [generator.normal(size=length).tolist() for length in lengths]
     truth = Truth(advantages, [[0.05] * length for length in lengths])
-    return examine(batch, truth, generator.normal(size=(sum(lengths), 16)), turn_limit=turns, seed=0)
+    states = [[task] * length for task, length in zip(group, lengths, strict=True)]
+    return examine(
+        batch, truth, generator.normal(size=(sum(lengths), 16)), Decisions(states, states), turn_limit=turns, seed=0
+    )
 
 
 def printed(found: Study, width: int) -> str:
@@ -84,7 +87,9 @@ def test_rules_without_signal_are_drawn_as_not_defined() -> None:
         group=[0, 0, 1, 1], turn_rewards=[[0.0]] * 4, outcome=[1.0, 1.0, 0.0, 0.0], reply_lengths=[[1]] * 4
     )
     truth = Truth([[0.5], [-0.5], [0.1], [-0.1]], [[0.01]] * 4)
-    found = examine(silent, truth, np.ones((4, 3)), turn_limit=1, seed=0)
+    found = examine(
+        silent, truth, np.ones((4, 3)), Decisions([[0], [0], [1], [1]], [[0], [1], [2], [3]]), turn_limit=1, seed=0
+    )
     axes = credit_figure(found).draw(True).axes[0]
     assert [text.get_text() for text in axes.texts].count("not defined") >= 5
     assert printed(found, 80).count("–") >= 10

@@ -12,7 +12,7 @@ from turnwise.credit import ESTIMATORS, CreditBatch, estimate
 from turnwise.credit.batch import RESCORED
 from turnwise.credit_study.gradient_noise import group_gradients
 from turnwise.credit_study.study import RULES, TRUTH, Study, advantages_of_turns, examine
-from turnwise.credit_study.truth import Truth
+from turnwise.credit_study.truth import Decisions, Truth
 from turnwise.errors import CreditError
 
 BATCH = CreditBatch(
@@ -28,11 +28,15 @@ TRUE = Truth(
     [[0.3, 0.2], [-0.2, -0.4], [-0.1], [0.1, 0.3], [-0.2], [0.1, -0.2]],
     [[0.01, 0.0], [0.01, 0.0], [0.01], [0.01, 0.0], [0.01], [0.01, 0.0]],
 )
+DECISIONS = Decisions(
+    [[0, 1], [0, 2], [0], [10, 11], [10], [10, 12]],
+    [[0, 1], [0, 2], [3], [10, 11], [10], [13, 12]],
+)
 VECTORS = np.random.default_rng(0).normal(size=(10, 6))
 
 
 def study(batch: CreditBatch = BATCH, turn_limit: int = 2) -> Study:
-    return examine(batch, TRUE, VECTORS, turn_limit=turn_limit, seed=0)
+    return examine(batch, TRUE, VECTORS, DECISIONS, turn_limit=turn_limit, seed=0)
 
 
 def test_every_estimator_is_among_the_rules_and_every_rule_is_judged_or_has_a_reason() -> None:
@@ -81,7 +85,14 @@ def test_a_rule_on_tokens_is_judged_by_turns_and_refused_where_it_tells_tokens_a
 def test_one_task_is_no_comparison() -> None:
     alone = CreditBatch(group=[0, 0], turn_rewards=[[0.0], [0.0]], outcome=[0.0, 1.0], reply_lengths=[[1], [1]])
     with pytest.raises(CreditError, match="at least 2; found 1"):
-        examine(alone, Truth([[0.1], [0.2]], [[0.0], [0.0]]), VECTORS[:2], turn_limit=2, seed=0)
+        examine(
+            alone,
+            Truth([[0.1], [0.2]], [[0.0], [0.0]]),
+            VECTORS[:2],
+            Decisions([[0], [0]], [[0], [1]]),
+            turn_limit=2,
+            seed=0,
+        )
 
 
 def test_a_study_is_stored_as_it_is() -> None:

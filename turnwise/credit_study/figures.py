@@ -17,7 +17,8 @@ from turnwise.statistics import Interval
 
 Row = tuple[str | int | float | None, ...]
 
-INTERVALS = ("signal_to_noise", "cosine", "correlation", "slope", "error")
+OF_AGREEMENT = ("correlation", "slope", "error", "rank_correlation", "sign_errors", "bias", "deviation")
+INTERVALS = ("signal_to_noise", "cosine", *OF_AGREEMENT)
 TURNS_SHOWN = 5
 """Maximum number of turns in the figure, so that their markers can be distinguished."""
 
@@ -25,16 +26,21 @@ TURNS_SHOWN = 5
 def credit_figure(study: Study) -> Figure:
     """The figure of the study, one row per rule.
 
-    Its panels: correlation of advantages with the truth, slopes by turn, cosine of the gradient with the true one, and
-    the gradient's signal-to-noise ratio.
+    Its panels: correlation of advantages with the truth, over all turns and within a state; sign errors; slopes by
+    turn; cosine of the gradient with the true one, and the gradient's signal-to-noise ratio.
     """
     rules = study.figures[1:]
 
     def draw(legend: bool) -> Drawing:
-        drawing = Drawing(figsize=(11.5, 0.3 * len(rules) + 1.5), layout=ConstrainedLayoutEngine(w_pad=0.08))
-        correlation, slopes, cosine, noise = drawing.subplots(1, 4, sharey=True)
-        _draw_intervals(correlation, rules, lambda found: found.agreement.correlation if found.agreement else None)
+        drawing = Drawing(figsize=(15.5, 0.3 * len(rules) + 1.5), layout=ConstrainedLayoutEngine(w_pad=0.08))
+        correlation, ranks, signs, slopes, cosine, noise = drawing.subplots(1, 6, sharey=True)
+        _draw_intervals(correlation, rules, lambda found: getattr(found.agreement, "correlation", None))
         correlation.set_title("advantages:\ncorrelation with the truth")
+        _draw_intervals(ranks, rules, lambda found: getattr(found.agreement, "rank_correlation", None))
+        ranks.set_title("advantages: correlation\nof ranks within a state")
+        _draw_intervals(signs, rules, lambda found: getattr(found.agreement, "sign_errors", None))
+        signs.set_title("advantages:\nshare of sign errors")
+        _reference(signs, 0.5, "coin")
         if study.reliability is not None:
             _reference(correlation, math.sqrt(study.reliability), "as far as\nreplays can tell")
         _draw_slopes(slopes, rules, min(TURNS_SHOWN, study.slope_turns))
@@ -47,7 +53,7 @@ def credit_figure(study: Study) -> Figure:
         truth = study.figures[0].gradient.signal_to_noise
         if truth is not None:
             _reference(noise, truth.value, "truth")
-        for axes in (correlation, cosine):
+        for axes in (correlation, ranks, cosine):
             axes.set_xlim(min(-0.05, axes.get_xlim()[0]), 1.05)
         correlation.set_yticks(range(len(rules)), [found.title for found in rules], color=INK)
         correlation.set_ylim(len(rules) - 0.4, -0.6)
@@ -76,7 +82,7 @@ def rows(study: Study) -> list[Row]:
 
 def _row(rule: RuleFigures, turns: int) -> Row:
     gradient, agreement = rule.gradient, rule.agreement or Agreement(None, None, None, ())
-    intervals = (gradient.signal_to_noise, gradient.cosine, agreement.correlation, agreement.slope, agreement.error)
+    intervals = (gradient.signal_to_noise, gradient.cosine, *(getattr(agreement, name) for name in OF_AGREEMENT))
     undefined = (None, None, None)
     bounds = [
         number for each in intervals for number in (undefined if each is None else (each.value, each.low, each.high))

@@ -1,4 +1,4 @@
-"""The credit study as text: three tables for the terminal, and a Markdown page with the figure."""
+"""The credit study as text: four tables for the terminal, and a Markdown page with the figure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from turnwise.statistics import Interval
 
 GRADIENT = ("norm", "deviation", "signal to noise", "cosine with the truth")
 ADVANTAGES = ("correlation", "slope", "error")
+DECISIONS = ("rank correlation", "sign errors", "bias", "deviation")
 SLOPES_SHOWN = 6
 """Maximum number of turns in the table of slopes, limited by its width; the CSV file has all turns."""
 Row = tuple[str, list[str]]
@@ -38,12 +39,15 @@ def limits(study: Study) -> list[str]:
 
 
 def print_study(study: Study, console: Console) -> None:
-    """Print the study: gradients, advantages, slopes by turn, and which rules were left out and why."""
+    """Print the study: gradients, advantages, decisions, slopes by turn, and which rules were left out and why."""
     console.print(Text(f"Gradients of {study.tasks} groups", style="bold"))
     console.print(_table(GRADIENT, _gradient_rows(study)))
     console.print()
     console.print(Text(f"Advantages of {study.turns} turns", style="bold"))
     console.print(_table(ADVANTAGES, _advantage_rows(study)))
+    console.print()
+    console.print(Text("Decisions in the same state", style="bold"))
+    console.print(_table(DECISIONS, _decision_rows(study)))
     console.print()
     console.print(Text("Slopes turn by turn", style="bold"))
     console.print(_table(_turn_headings(study), _slope_rows(study)))
@@ -67,6 +71,7 @@ def page(study: Study, about: Mapping[str, str], figure: str) -> str:
         figure=figure,
         limits=limits(study),
         advantages=(ADVANTAGES, _advantage_rows(study)),
+        decisions=(DECISIONS, _decision_rows(study)),
         slopes=(_turn_headings(study), _slope_rows(study)),
         gradients=(GRADIENT, _gradient_rows(study)),
     )
@@ -91,6 +96,22 @@ def _gradient_rows(study: Study) -> list[Row]:
 def _advantage_rows(study: Study) -> list[Row]:
     return [
         (found.title, [_cell(agreement.correlation), _cell(agreement.slope), _cell(agreement.error, digits=3)])
+        for found in study.figures
+        if (agreement := found.agreement)
+    ]
+
+
+def _decision_rows(study: Study) -> list[Row]:
+    return [
+        (
+            found.title,
+            [
+                _cell(agreement.rank_correlation),
+                _cell(agreement.sign_errors),
+                _cell(agreement.bias, digits=3),
+                _cell(agreement.deviation, digits=3),
+            ],
+        )
         for found in study.figures
         if (agreement := found.agreement)
     ]

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from turnwise.checking.credit_bias import Rule
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate
 from turnwise.credit_study.gradient_noise import GradientNoise, gradient_noise, group_gradients
-from turnwise.credit_study.truth import Agreement, Truth, agreement
+from turnwise.credit_study.truth import Agreement, Decisions, Truth, agreement
 from turnwise.errors import CreditError
 
 RULES: Sequence[Rule] = (
@@ -107,7 +107,13 @@ _ADAPTER = TypeAdapter(Study)
 
 
 def examine(
-    batch: CreditBatch, truth: Truth, score_vectors: NDArray[np.floating], *, turn_limit: int, seed: int
+    batch: CreditBatch,
+    truth: Truth,
+    score_vectors: NDArray[np.floating],
+    decisions: Decisions,
+    *,
+    turn_limit: int,
+    seed: int,
 ) -> Study:
     """Run the study on one batch.
 
@@ -132,7 +138,7 @@ def examine(
             RuleFigures(
                 rule.title,
                 gradient_noise(gradients, true_gradients, seed=seed),
-                agreement(advantages, truth, batch.group, seed=seed),
+                agreement(advantages, truth, batch.group, decisions, seed=seed),
             )
         )
     values = [abs(value) for row in truth.advantages for value in row]

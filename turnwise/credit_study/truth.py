@@ -10,6 +10,15 @@ neither. The precision of A is known: the variance of a mean is its sample varia
 of the variance of A that is not such noise. Exactly right advantages would correlate with A by its square root. Their
 slope is 1, since slopes are corrected for the noise (`Agreement.slope`).
 
+Two turns are decisions in the same state where their episodes are the same, token for token, up to the reply. Among
+those a rule's order can be held against the true one. Where two of them gave the same reply, what differs between their
+advantages is chance: with e = c * rule - A, c the scale that suits the rule best, and j another turn that gave turn i's
+reply in its state,
+
+    bias^2   = mean of e_i e_j              variance = mean of e_i^2 - noise_i - bias^2
+
+What such a pair shares, its group's baseline for one, counts as bias.
+
 VinePPO (arXiv 2410.01679) values the states of a reasoning chain in the same way; here the values are the reference for
 other rules.
 """
@@ -19,12 +28,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from turnwise.data.arrays import TrajectoryArrays
 from turnwise.errors import CreditError
 from turnwise.seeding import generator
 from turnwise.statistics import Interval
@@ -75,6 +85,33 @@ def replayed_truth(returns: Sequence[float], continued: Sequence[Sequence[Sequen
 
 
 @dataclass(frozen=True)
+class Decisions:
+    """Which turns of a batch of trajectories were decisions in the same state, and which of these gave the same reply.
+
+    Equal numbers are equal states, and equal replies in equal states; one number per turn of each trajectory.
+    """
+
+    states: Sequence[Sequence[int]]
+    replies: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, trajectories: TrajectoryArrays) -> Decisions:
+        """The decisions of these trajectories: those of a task are in one state up to where their tokens differ."""
+        numbers: dict[tuple[object, ...], int] = {}
+        states, replies = [], []
+        tokens = zip(trajectories.observation_tokens, trajectories.reply_tokens, strict=True)
+        for group, turns in zip(trajectories.group.tolist(), np.diff(trajectories.offsets).tolist(), strict=True):
+            before: object = ("task", group)
+            for _ in range(turns):
+                observed, replied = next(tokens)
+                states.append(numbers.setdefault((before, tuple(observed)), len(numbers)))
+                before = numbers.setdefault((states[-1], "reply", tuple(replied)), len(numbers))
+                replies.append(before)
+        rows = (trajectories.turn_rows(np.array(each, dtype=np.int64)) for each in (states, replies))
+        return cls(*(row.tolist() for row in rows))
+
+
+@dataclass(frozen=True)
 class Agreement:
     """How a rule's advantages agree with the true ones, over all turns; None for a number that is not defined.
 
@@ -90,17 +127,39 @@ class Agreement:
     factor that minimises the squared difference."""
     slopes: tuple[Interval | None, ...]
     """The slope for each turn index. Slopes that differ change the gradient's direction, equal ones only its length."""
+    rank_correlation: Interval | None = None
+    """Spearman's correlation with A among the turns of one state, the mean over the states whose A differ. 0 in a state
+    to whose turns the rule gives the same."""
+    sign_errors: Interval | None = None
+    """Share of the turns whose A is further from 0 than its own error to which the rule gives the other sign. A rule's
+    0 counts half, as a coin's toss would."""
+    bias: Interval | None = None
+    """Root of bias^2, in units of the return: see the head of this module. None where no reply was given twice."""
+    deviation: Interval | None = None
+    """Root of the variance, in the same units."""
 
 
-def agreement(advantages: Sequence[Sequence[float]], truth: Truth, group: Sequence[int], *, seed: int) -> Agreement:
+def agreement(
+    advantages: Sequence[Sequence[float]],
+    truth: Truth,
+    group: Sequence[int],
+    decisions: Decisions,
+    *,
+    seed: int,
+) -> Agreement:
     """How one rule's advantages, one number per turn, agree with the truth. `group` is the task of each trajectory."""
-    turns = [_Turns.of(advantages, truth, group, turn) for turn in range(max(map(len, advantages)))]
+    turns = [_Turns.of(advantages, truth, group, decisions, turn) for turn in range(max(map(len, advantages)))]
     together = _Turns(*(np.concatenate(part) for part in zip(*map(astuple, turns), strict=True)))
+    pairs = _Pairs.of(together)
     return Agreement(
         correlation=_resampled(together, _correlations, seed),
         slope=_resampled(together, _slopes, seed),
         error=_resampled(together, _errors, seed),
         slopes=tuple(_resampled(of_turn, _slopes, seed) for of_turn in turns),
+        rank_correlation=_resampled(_ranked_states(together), _mean_correlations, seed),
+        sign_errors=_resampled(together, _sign_errors, seed),
+        bias=_resampled(together, lambda weights, turns: np.sqrt(pairs.parts(weights, turns)[0]), seed),
+        deviation=_resampled(together, lambda weights, turns: np.sqrt(pairs.parts(weights, turns)[1]), seed),
     )
 
 
@@ -113,16 +172,68 @@ class _Turns:
     true: Vector
     noise: Vector
     """The error variance of `true`."""
+    state: NDArray[np.int64]
+    reply: NDArray[np.int64]
 
     @classmethod
-    def of(cls, advantages: Sequence[Sequence[float]], truth: Truth, group: Sequence[int], turn: int) -> _Turns:
+    def of(
+        cls, advantages: Sequence[Sequence[float]], truth: Truth, group: Sequence[int], decisions: Decisions, turn: int
+    ) -> _Turns:
         """The turns with index `turn`, of all trajectories that reach it."""
         reaching = [index for index, of_turns in enumerate(advantages) if turn < len(of_turns)]
-        of_rule, of_truth, of_noise = (
-            np.array([rows[index][turn] for index in reaching])
-            for rows in (advantages, truth.advantages, truth.variances)
+        rows = (advantages, truth.advantages, truth.variances, decisions.states, decisions.replies)
+        parts = (np.array([row[index][turn] for index in reaching]) for row in rows)
+        return cls(np.array([group[index] for index in reaching]), *parts)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Of each turn, [turns], the other turns that gave its reply in its state."""
+
+    repeated: NDArray[np.bool_]
+    """Whether there are such turns."""
+    rule: Vector
+    """The mean of the rule's advantages over them; 0 where there are none."""
+    true: Vector
+    """The mean of the true advantages over them."""
+
+    @classmethod
+    def of(cls, turns: _Turns) -> _Pairs:
+        _, member, counts = np.unique(turns.reply, return_inverse=True, return_counts=True)
+        others = counts[member] - 1
+        of_rule, of_truth = (
+            (np.bincount(member, values)[member] - values) / np.maximum(others, 1)
+            for values in (turns.rule, turns.true)
         )
-        return cls(np.array([group[index] for index in reaching]), of_rule, of_truth, of_noise)
+        return cls(others > 0, of_rule, of_truth)
+
+    def parts(self, weights: Vector, turns: _Turns) -> tuple[Vector, Vector]:
+        """The squared bias and the variance in each sample, [samples] each; neither below 0."""
+        scale, counted = _scales(weights, turns)[:, None], weights * self.repeated
+        errors = scale * turns.rule - turns.true
+        of_others = scale * self.rule - self.true
+        squared_bias, squared = (
+            ratio((counted * values).sum(axis=1), counted.sum(axis=1))
+            for values in (errors * of_others, errors**2 - turns.noise)
+        )
+        return np.maximum(squared_bias, 0.0), np.maximum(squared - squared_bias, 0.0)
+
+
+def _ranked_states(turns: _Turns) -> _Turns:
+    """One row per state whose true advantages differ: in `rule`, the rank correlation among its turns."""
+    from scipy.stats import spearmanr
+
+    first, correlations = [], []
+    for state in np.unique(turns.state):
+        rows = np.flatnonzero(turns.state == state)
+        # Equal numbers that were added up in another order are ties.
+        of_rule, of_truth = turns.rule[rows].round(12), turns.true[rows].round(12)
+        if np.ptp(of_truth) == 0:
+            continue
+        first.append(rows[0])
+        correlations.append(0.0 if np.ptp(of_rule) == 0 else float(spearmanr(of_rule, of_truth).statistic))
+    one = _Turns(*(part[first] for part in astuple(turns)))
+    return replace(one, rule=np.array(correlations, dtype=np.float64))
 
 
 Measure = Callable[[Vector, _Turns], Vector]
@@ -132,6 +243,8 @@ Measure = Callable[[Vector, _Turns], Vector]
 def _resampled(turns: _Turns, measure: Measure, seed: int) -> Interval | None:
     """A measure with its bootstrap interval over tasks; None if it is not defined."""
     names, member = np.unique(turns.task, return_inverse=True)
+    if not len(names):
+        return None
     value = float(measure(np.ones((1, len(member))), turns)[0])
     if not math.isfinite(value):
         return None
@@ -165,8 +278,23 @@ def _slopes(weights: Vector, turns: _Turns) -> Vector:
 
 
 def _errors(weights: Vector, turns: _Turns) -> Vector:
-    scale = ratio(weights @ (turns.rule * turns.true), weights @ turns.rule**2)
-    return (weights * np.abs(scale[:, None] * turns.rule - turns.true)).sum(axis=1) / weights.sum(axis=1)
+    scaled = _scales(weights, turns)[:, None] * turns.rule
+    return (weights * np.abs(scaled - turns.true)).sum(axis=1) / weights.sum(axis=1)
+
+
+def _scales(weights: Vector, turns: _Turns) -> Vector:
+    """The factor of the rule's advantages that minimises the squared difference from the truth."""
+    return ratio(weights @ (turns.rule * turns.true), weights @ turns.rule**2)
+
+
+def _mean_correlations(weights: Vector, states: _Turns) -> Vector:
+    return _means(weights, states.rule)
+
+
+def _sign_errors(weights: Vector, turns: _Turns) -> Vector:
+    certain = np.abs(turns.true) > np.sqrt(turns.noise) + ROUNDING
+    rule = np.where(np.abs(turns.rule) > ROUNDING, turns.rule, 0.0)
+    return _means(weights * certain, (1.0 - np.sign(rule) * np.sign(turns.true)) / 2)
 
 
 def _covariances(weights: Vector, one: Vector, other: Vector) -> Vector:

@@ -10,7 +10,8 @@ from study_samples import Studied, studied
 
 from tasks.credit_study.credit_study import StudyParameters, credit_study, read_study
 from turnwise.config.schema import RewardSection
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.credit_study.truth import Decisions
+from turnwise.data.trajectory_files import read_arrays, read_trajectories
 from turnwise.errors import WorldLost
 from turnwise.store import Reference, default_store
 
@@ -54,3 +55,18 @@ def test_a_group_with_a_state_that_was_not_replayed_twice_is_left_out(found: Stu
 def test_where_no_group_is_left_there_is_no_study(found: Studied) -> None:
     with pytest.raises(WorldLost, match="at least one group's states"):
         compared(found, saved([], kind="replays"))
+
+
+def test_turns_are_in_one_state_where_their_episodes_are_the_same_token_for_token(found: Studied) -> None:
+    folder = default_store().folder(found.episodes)
+    decisions = Decisions.of(read_arrays(folder))
+    histories: dict[object, int] = {}
+    for episode, states, replies in zip(read_trajectories(folder), decisions.states, decisions.replies, strict=True):
+        history: tuple[object, ...] = (episode.group,)
+        for turn, state, reply in zip(episode.turns, states, replies, strict=True):
+            history = (*history, turn.observation_tokens)
+            assert histories.setdefault(history, state) == state
+            history = (*history, turn.reply_tokens)
+            assert histories.setdefault(history, reply) == reply
+    assert len(histories) == len({*histories.values()})  # another history, another number
+    assert {states[0] for states in decisions.states[:2]} == {decisions.states[0][0]}  # two episodes of one task
