@@ -215,7 +215,7 @@ class Experiment(Section):
         require_playable(curriculum, optimization.iterations, self.world, world)
         engine, needs_functions = self.compute.engine, form.functions is not None
         require_policy(self.policy, optimization.adapter, engine, form.tags, needs_functions=needs_functions)
-        require_credit(self.credit, self._credit_inputs(world, curriculum))
+        require_credit(self.credit, self.credit_inputs)
         if self.rollout.scheme == "branching":
             for rule in (self.credit, self.credit.thought):
                 if rule is not None:
@@ -236,14 +236,16 @@ class Experiment(Section):
         if optimization.method == "evolution":
             self._require_evolution(world)
 
-    def _credit_inputs(self, world: World, curriculum: Curriculum) -> CreditInputs:
-        penalty = self.optimization.reference
+    @property
+    def credit_inputs(self) -> CreditInputs:
+        """What it has for its credit rules. Raises ConfigurationError where its world or curriculum cannot be made."""
+        world, penalty = self.made_world, self.optimization.reference
         return CreditInputs(
             world=world.name,
             names_states=world.names_states,
             names_answers=world.names_answers,
             group_size=self.rollout.group_size,
-            acting_turns=curriculum.longest,
+            acting_turns=self.made_curriculum.longest,
             further_turns=self.agent.context.policy == "summary" or self.agent.mode.name != "plain",
             rewrites_context=self.rewrites_context,
             token_rewards=penalty is not None and penalty.place == "reward",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,11 +55,20 @@ def _rules(parameters: CreditParameters) -> list[str]:
     return [section.estimator] if section.thought is None else [section.estimator, section.thought.estimator]
 
 
+def rule_code(rules: Sequence[str]) -> list[str]:
+    """The modules of those of these rules that are plug-ins."""
+    return plugin_modules(CREDIT_RULE, [name for name in rules if name not in ESTIMATORS])
+
+
+def rule_packages(rules: Sequence[str]) -> set[str]:
+    """The packages that these rules declare."""
+    return {package for name in rules for package in estimator_of(name).distributions}
+
+
 def _plugin_code(parameters: CreditParameters) -> list[str]:
     """The modules of credit rules and formats that are plug-ins."""
     of_format = [] if parameters.format is None else format_code(parameters.format)
-    rules = [name for name in _rules(parameters) if name not in ESTIMATORS]
-    return [*plugin_modules(CREDIT_RULE, rules), *of_format]
+    return [*rule_code(_rules(parameters)), *of_format]
 
 
 def _code(parameters: CreditParameters) -> list[str]:
@@ -70,8 +79,7 @@ def _code(parameters: CreditParameters) -> list[str]:
 
 
 def _plugin_reads(parameters: CreditParameters) -> dict[str, Any]:
-    declared = {package for name in _rules(parameters) for package in estimator_of(name).distributions}
-    return plugin_ingredients(_plugin_code(parameters), declared)
+    return plugin_ingredients(_plugin_code(parameters), rule_packages(_rules(parameters)))
 
 
 @task(name="credit", task_run_name="{label}: credit", retries=1)
@@ -114,7 +122,7 @@ def credit(
     section = parameters.credit
     groups = None if selection is None else read_kept(selection)
     kept = trainable(trajectories, groups, grouped=any(estimator_of(name).grouped for name in _rules(parameters)))
-    baselines = None if greedy is None else _greedy_rewards(parameters, greedy)
+    baselines = None if greedy is None else greedy_rewards(parameters.rewards, greedy)
     if baselines is not None:
         kept = [index for index in kept if trajectories.group[index] in baselines]
     chosen = trajectories.select(kept)
@@ -141,10 +149,10 @@ def credit(
     return draft.reference
 
 
-def _greedy_rewards(parameters: CreditParameters, greedy: Reference) -> dict[int, tuple[float, float]]:
+def greedy_rewards(rewards: Mapping[str, RewardSection], greedy: Reference) -> dict[int, tuple[float, float]]:
     """The weighted turn-level and outcome rewards of each task's greedy episode, by the task's group."""
     episodes = read_arrays(opened(greedy))
-    of_turns, outcome = weighted_rewards(episodes, parameters.rewards)
+    of_turns, outcome = weighted_rewards(episodes, rewards)
     earned = zip(map(math.fsum, of_turns.tolist()), outcome.tolist(), strict=True)
     return dict(zip(episodes.group.tolist(), earned, strict=True))
 
