@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -12,25 +13,35 @@ from pathlib import Path
 from prefect import flow
 from rich.console import Console
 
+from flows.learning import credit_rollout, first_critic, rescore_rollout, train_critic, value_rollout
 from flows.prepare import prepare_materials, prepare_policy
 from flows.runtime.flow_runs import untagged_tasks
+from flows.sampling import roll_out
+from tasks.calls import make_call
 from tasks.credit_study.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
 from tasks.credit_study.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
 from tasks.credit_study.score_vectors import VectorsParameters, score_vectors
 from turnwise import seeding
+from turnwise.config.overlays import merged
+from turnwise.config.schema import Credit
+from turnwise.credit import ESTIMATORS
+from turnwise.credit.batch import RESCORED, Rescored
+from turnwise.credit.requirements import require_credit
 from turnwise.credit_study.page import page
-from turnwise.credit_study.study import Study
+from turnwise.credit_study.study import RULES, Study, same_rule
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import Experiment
+from turnwise.experiment import Experiment, build
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
 from turnwise.reporting.data.tables import as_csv
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.training_runs.display import Display
-from turnwise.training_runs.state import Materials, play_parameters
+from turnwise.training_runs.state import Iteration, Materials, Models, Prepared, Run, play_parameters
 
 FOLDER = "credit-study"
+CRITIC_ROUNDS = 4
+"""Rollouts of training tasks that the critic of the study learns from, each as large as one of training."""
 DIMENSIONS = 4096
 """Size of the sketch of a score vector: a cosine is accurate to 1.6%."""
 
@@ -66,16 +77,17 @@ def study_credit(
     """
     _require_sense(experiment, tasks, replay_count)
     named = None if policy is None else find_policy(policy)
-    display = Display(Console(quiet=quiet), _expected_stages(named is None))
+    display = Display(Console(quiet=quiet), _expected_stages(experiment, named is None))
     with display.showing():
         materials = prepare_materials(experiment)
         if named is None:
-            named = prepare_policy(experiment, materials).warm_start
+            prepared = prepare_policy(experiment, materials)
         else:
             _require_vocabulary(named, materials)
-        artifacts = _stages(experiment, materials, named, tasks, replay_count)
+            prepared = Prepared(**vars(materials), warm_start=named)
+        artifacts = _stages(experiment, prepared, tasks, replay_count)
     study = read_study(artifacts["study"])
-    about = _about(experiment, named, artifacts, replay_count)
+    about = _about(experiment, prepared.warm_start, artifacts, replay_count)
     folder = project_root() / "results" / FOLDER
     write_study(study, about, folder)
     return StudyRun(study, artifacts["study"].digest, about, folder, display.computed, display.found)
@@ -109,30 +121,33 @@ def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
     write_whole(folder / "README.md", page(study, about, f"{figure.name}.png"))
 
 
-def _stages(
-    experiment: Experiment, materials: Materials, policy: Reference, tasks: int, replay_count: int
-) -> dict[str, Reference]:
+def _stages(experiment: Experiment, prepared: Prepared, tasks: int, replay_count: int) -> dict[str, Reference]:
     """Run the stages of the study; returns their artifacts by name."""
     compute, temperature = experiment.compute, experiment.rollout.temperature
+    policy, tokenizer = prepared.warm_start, prepared.tokenizer
     seed = seeding.derive(experiment.evaluation.seed, "credit study")
     play = dict(play_parameters(experiment))
-    episodes = study_episodes(
-        EpisodesParameters(
-            **play,
-            compute=compute,
-            tasks=tasks,
-            replicas=experiment.rollout.group_size,
-            temperature=temperature,
-            seed=seed,
-        ),
-        policy=policy,
-        tokenizer=materials.tokenizer,
-        task_set=materials.validation_task_set,
+    sampled = EpisodesParameters(
+        **play,
+        compute=compute,
+        tasks=tasks,
+        replicas=experiment.rollout.group_size,
+        temperature=temperature,
+        seed=seed,
+    )
+    episodes, greedy = (
+        study_episodes(
+            parameters, policy=policy, tokenizer=tokenizer, task_set=prepared.validation_task_set, label=label
+        )
+        for parameters, label in (
+            (sampled, "credit study"),
+            (sampled.changed(replicas=1, temperature=0.0), "credit study: greedy"),
+        )
     )
     replayed = replays(
         ReplaysParameters(**play, compute=compute, replays=replay_count, temperature=temperature, seed=seed),
         policy=policy,
-        tokenizer=materials.tokenizer,
+        tokenizer=tokenizer,
         episodes=episodes,
     )
     vectors = score_vectors(
@@ -140,13 +155,76 @@ def _stages(
         policy=policy,
         episodes=episodes,
     )
+    run = _with_critic(experiment, prepared, episodes)
+    critic = _fitted_critic(run)
+    read = Iteration(CRITIC_ROUNDS + 1, Models(policy, critic), None, {"rollout": episodes})
+    values = make_call(value_rollout(run, read))
+    rescored: dict[str, Reference] = {
+        need: make_call(rescore_rollout(run, read, need)) for need in RESCORED if _is_needed(need, experiment)
+    }
     study = credit_study(
-        StudyParameters(rewards=experiment.rewards, turn_limit=experiment.made_world.limits.turns, seed=seed),
+        StudyParameters(
+            rewards=experiment.rewards,
+            turn_limit=experiment.made_world.limits.turns,
+            seed=seed,
+            further=_rules_of_variants(experiment),
+        ),
         episodes=episodes,
         replays=replayed,
         score_vectors=vectors,
+        values=values,
+        rescored=rescored,
+        greedy=greedy,
     )
-    return {"episodes": episodes, "replays": replayed, "score vectors": vectors, "study": study}
+    return {"episodes": episodes, "replays": replayed, "critic": critic, "study": study}
+
+
+def _with_critic(experiment: Experiment, prepared: Prepared, episodes: Reference) -> Run:
+    """A run of the experiment, as it would be with a critic of its own, that has not begun."""
+    sections = {
+        "credit": {"estimator": "gae", "options": {}, "thought": None},
+        "critic": {"trunk": "own", "coefficient": None, "warm_up": 0},
+        "rollout": {"scheme": "independent", "trees": None},
+        "optimization": {"method": "reinforcement", "reference": None},
+    }
+    changed = build(merged(experiment.model_dump(mode="json"), sections), like=experiment)
+    models = Models(prepared.warm_start, None)
+    return Run("credit study", experiment.evaluation.seed, changed, prepared, models, start=episodes)
+
+
+def _fitted_critic(run: Run) -> Reference:
+    """A critic that has learned from rollouts of the policy on training tasks, as while a critic warms up."""
+    critic = make_call(first_critic(run))
+    for number in range(1, CRITIC_ROUNDS + 1):
+        iteration = Iteration(number, Models(run.policy, critic), None)
+        iteration.made["rollout"] = make_call(roll_out(run, iteration))
+        iteration.made["values"] = make_call(value_rollout(run, iteration))
+        iteration.made["credit"] = make_call(credit_rollout(run, iteration))
+        critic = make_call(train_critic(run, iteration))
+    return critic
+
+
+def _rules_of_variants(experiment: Experiment) -> dict[str, Credit]:
+    """The rules of the experiment's variants that no study has by itself, by title."""
+    further: dict[str, Credit] = {}
+    for name in experiment.ablation.variants:
+        credit = experiment.variant(name).credit
+        if same_rule(credit.estimator, credit.options) is None:
+            title = f"variant {name}" if credit.thought is None else f"variant {name}, of actions"
+            further[title] = Credit(estimator=credit.estimator, options=credit.options)
+    return further
+
+
+def _is_needed(need: Rescored, experiment: Experiment) -> bool:
+    """Whether this experiment could be trained with the rules that need this."""
+    for rule in RULES:
+        if need in ESTIMATORS[rule.estimator].needs:
+            try:
+                require_credit(Credit(estimator=rule.estimator, options=dict(rule.options)), experiment.credit_inputs)
+            except ConfigurationError:
+                continue
+            return True
+    return False
 
 
 def _require_sense(experiment: Experiment, tasks: int, replay_count: int) -> None:
@@ -195,7 +273,7 @@ def store_policy(folder: Path) -> Reference:
 def _about(
     experiment: Experiment, policy: Reference, artifacts: Mapping[str, Reference], replay_count: int
 ) -> dict[str, str]:
-    replayed, episodes = default_store().metrics(artifacts["replays"]), default_store().metrics(artifacts["episodes"])
+    replayed, episodes, critic = (default_store().metrics(artifacts[name]) for name in ("replays", "episodes", "critic"))
     return {
         "world": experiment.world.name,
         "policy": str(policy),
@@ -206,13 +284,17 @@ def _about(
         "lost": f"{episodes['lost_episodes']:.0f} episodes, {replayed['lost']:.0f} continuations",
         "gradient": f"of all parameters, as a count sketch of {DIMENSIONS} numbers (a cosine is right to "
         f"{DIMENSIONS**-0.5:.1%})",
+        "critic": f"of a trunk of its own, after {CRITIC_ROUNDS} rollouts of training tasks; explained variance of the "
+        f"last one's returns: {critic.get('explained_variance', math.nan):.2f}",
         "temperature": f"{experiment.rollout.temperature:g}",
         "study": str(artifacts["study"]),
     }
 
 
-def _expected_stages(with_warm_start: bool) -> Counter[str]:
+def _expected_stages(experiment: Experiment, with_warm_start: bool) -> Counter[str]:
     stages = [*["task_set"] * 3, "demonstrations", "tokenizer"]
     stages += ["initial_policy", "warm_start"] if with_warm_start else []
-    stages += ["study_episodes", "replays", "score_vectors", "credit_study"]
+    stages += [*["study_episodes"] * 2, "replays", "score_vectors", "initial_critic", "values", "credit_study"]
+    stages += ["rollout", "values", "credit", "learn_values"] * CRITIC_ROUNDS
+    stages += ["rescore" for need in RESCORED if _is_needed(need, experiment)]
     return Counter(stages)

@@ -43,7 +43,7 @@ ROOMS: Mapping[str, set[str]] = {
         *("agent", "config", "credit", "data", "experiment", "health", "policy"),
         *("reporting", "results", "statistics", "store", "tracking"),
     },
-    "credit_study": {"checking", "credit", "reporting", "statistics"},
+    "credit_study": {"checking", "config", "credit", "data", "reporting", "statistics"},
 }
 """The rooms of the library, from the ground upward, and what each may import besides the ground. Each imports only
 rooms that stand before it in this list, so there is no circle."""

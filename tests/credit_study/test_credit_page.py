@@ -54,7 +54,7 @@ def test_what_is_left_out_is_said_with_its_reason() -> None:
     for text in (printed(study(3), 200), page(study(3), {}, "figure.png")):
         for name in ("gae", "turn-gae", "bi-level-gae", "mt-grpo, paper"):
             assert name in text
-        assert "it needs a critic" in text and "at most two turns; this world allows 3" in text
+        assert "of which these episodes have no values" in text and "at most two turns; this world allows 3" in text
 
 
 def test_the_page_names_what_it_was_made_from_and_its_picture() -> None:

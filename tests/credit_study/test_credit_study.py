@@ -11,8 +11,9 @@ from turnwise.checking.credit_bias import Rule
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate
 from turnwise.credit.batch import RESCORED
 from turnwise.credit_study.gradient_noise import group_gradients
-from turnwise.credit_study.study import RULES, TRUTH, Study, advantages_of_turns, examine
+from turnwise.credit_study.study import RULES, TRUTH, Study, advantages_of_turns, examine, same_rule
 from turnwise.credit_study.truth import Decisions, Truth
+from turnwise.data.arrays import Ragged
 from turnwise.errors import CreditError
 
 BATCH = CreditBatch(
@@ -74,12 +75,38 @@ def test_the_errors_of_no_credit_and_of_measuring() -> None:
     assert (found.tasks, found.trajectories, found.turns, found.slope_turns) == (2, 6, 10, 2)
 
 
-def test_a_rule_on_tokens_is_judged_by_turns_and_refused_where_it_tells_tokens_apart() -> None:
+def test_a_rule_on_tokens_is_judged_by_the_mean_over_each_reply() -> None:
     merged = Rule("r", "reinforce++", {"rewards": "turn", "whiten": False})
     # The return of each turn: what it and the following ones earn.
     assert advantages_of_turns(merged, BATCH)[0] == pytest.approx([1.5, 1.0])
-    with pytest.raises(CreditError, match="all tokens of a reply the same"):
-        advantages_of_turns(replace(merged, options={**merged.options, "gamma": 0.9}), BATCH)
+    # 0.5 comes with the second token and 1.0 with the third, and a token later is worth half: 0.5, 1.0, 1.0.
+    discounted = replace(merged, options={**merged.options, "gamma": 0.5})
+    assert advantages_of_turns(discounted, BATCH)[0] == pytest.approx([(0.5 + 1.0) / 2, 1.0])
+
+
+def test_a_rule_of_every_study_is_known_by_its_options_defaults_counted() -> None:
+    for rule in RULES:
+        assert same_rule(rule.estimator, rule.options) == rule
+    merged = same_rule("rloo", {"rewards": "merged"})
+    assert merged is not None and merged.title == "rloo, merged"
+    assert same_rule("gigpo", {"gamma": 0.5}) is None and same_rule("somebodys:rule", {}) is None
+
+
+def test_a_further_rule_has_its_row_and_one_with_a_teacher_its_reason() -> None:
+    mine = Rule("mine", "grpo", {"rewards": "outcome", "deviation": "none"})
+    taught = Rule("taught", "self-distillation", {"teacher": "base-3m"})
+    tokens = [[0.1] * sum(row) for row in BATCH.reply_lengths.tolist()] if BATCH.reply_lengths is not None else []
+    found = examine(
+        replace(BATCH, hindsight=Ragged.of(tokens)),
+        TRUE,
+        VECTORS,
+        DECISIONS,
+        turn_limit=2,
+        seed=0,
+        further=(mine, taught),
+    )
+    assert [figures.title for figures in found.figures][-1] == "mine"
+    assert "teacher" in found.left_out["taught"] and "self-distillation" not in found.left_out
 
 
 def test_one_task_is_no_comparison() -> None:

@@ -29,8 +29,9 @@ TASKS, REPLAYS = 4, 3
 
 
 def tiny(**settings: object) -> Experiment:
-    """A slippery lake, so that replays need the recorded noise."""
-    every = {"world.parameters.success_rate": 0.7, "variants": {"a": {}}, "ablation.variants": ["a"], **settings}
+    """A slippery lake, so that replays need the recorded noise; no rule but those that every study has."""
+    usual = {"variants": {"a": {"credit": {"estimator": "grpo", "options": {"rewards": "merged"}}}}}
+    every = {"world.parameters.success_rate": 0.7, **usual, "ablation.variants": ["a"], **settings}
     return load(ROOT / "params.yaml", [TINY], every)
 
 
@@ -97,11 +98,29 @@ def test_the_study_is_written_for_people_and_for_programs(run: StudyRun) -> None
     assert (run.folder / "credit-study.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_rules_that_need_a_critic_a_second_reading_or_a_greedy_episode_are_judged(run: StudyRun) -> None:
+    judged = {figures.title for figures in run.study.figures}
+    assert judged > {"gae", "turn-gae", "archer", "remax", "optimal-token-baseline", "self-distillation"}
+    # The lake names no answers, and nobody grew trees.
+    assert {"information-gain", "tree-grpo", "at2po"} == run.study.left_out.keys()
+    assert "explained variance" in run.about["critic"]
+
+
+def test_the_rules_of_variants_are_judged_where_no_study_has_them(run: StudyRun) -> None:
+    own = {"credit": {"estimator": "grpo", "options": {"deviation": "none"}}}
+    usual = {"credit": {"estimator": "rloo", "options": {"rewards": "merged"}}}
+    found = studied(tiny(variants={"own": own, "usual": usual}, **{"ablation.variants": ["own", "usual"]}))
+    assert (found.computed, found.study.figures[-1].title) == (1, "variant own")
+    assert [figures.title for figures in found.study.figures[:-1]] == [figures.title for figures in run.study.figures]
+    studied(tiny())  # the page is that of the first again, for the other tests
+
+
 def test_a_repeat_is_found_and_another_weighting_replays_nothing(run: StudyRun) -> None:
     again = studied(tiny())
     assert (again.digest, again.computed) == (run.digest, 0)
     other = studied(tiny(**{"rewards.format.weight": 0.7}))
-    assert (other.computed, other.digest == run.digest) == (1, False)
+    # The study, and what fits a critic to other returns: credit, its values but the first, its lessons; no sampling.
+    assert (other.computed, other.digest == run.digest) == (1 + 3 * module.CRITIC_ROUNDS, False)
     studied(tiny())  # the page is that of the first again, for the other tests
 
 

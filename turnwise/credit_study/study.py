@@ -3,8 +3,8 @@
 For each rule it measures the noise of its gradient (`turnwise.credit_study.gradient_noise`) and how its advantages
 agree with the true ones (`turnwise.credit_study.truth`). Advantages come from `turnwise.credit.estimate` with each
 estimator's default options, with two exceptions. Estimators that can choose which rewards count use all of them, since
-the truth is about the whole return; and gamma is 1, so that all tokens of a reply get the same advantage. Only `grpo,
-outcome` is judged without turn rewards.
+the truth is about the whole return; and gamma is 1 where a rule discounts by turns. Only `grpo, outcome` is judged
+without turn rewards. A rule on tokens is judged by the mean over each reply's.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from turnwise.checking.credit_bias import Rule
-from turnwise.credit import ESTIMATORS, CreditBatch, estimate
+from turnwise.config.options import read_options
+from turnwise.credit import ESTIMATORS, CreditBatch, estimate, estimator_of, turn_means
 from turnwise.credit_study.gradient_noise import GradientNoise, gradient_noise, group_gradients
 from turnwise.credit_study.truth import Agreement, Decisions, Truth, agreement
 from turnwise.errors import CreditError
@@ -58,6 +60,19 @@ RULES: Sequence[Rule] = (
 """The rules, in the order in which they are shown."""
 
 TRUTH = "truth by replay"
+
+
+def same_rule(estimator: str, options: Mapping[str, Any]) -> Rule | None:
+    """The rule of `RULES` that is this estimator with these options, defaults counted; None: there is none.
+
+    Raises ConfigurationError for options that the estimator does not have.
+    """
+    if estimator not in ESTIMATORS:
+        return None
+    function = ESTIMATORS[estimator].function
+    meant = read_options(estimator, function, options)
+    named = (rule for rule in RULES if rule.estimator == estimator)
+    return next((rule for rule in named if read_options(estimator, function, rule.options) == meant), None)
 
 
 @dataclass(frozen=True)
@@ -114,8 +129,9 @@ def examine(
     *,
     turn_limit: int,
     seed: int,
+    further: Sequence[Rule] = (),
 ) -> Study:
-    """Run the study on one batch.
+    """Run the study on one batch, of `RULES` and of the `further` ones.
 
     `score_vectors` is [turns, dimensions], one row per turn, see `turnwise.credit_study.gradient_noise`; `turn_limit`
     is the world's. Raises CreditError if the batch has fewer than two groups.
@@ -128,7 +144,7 @@ def examine(
     true_gradients = group_gradients(truth.advantages, vectors, batch.group)
     figures = [RuleFigures(TRUTH, gradient_noise(true_gradients, None, seed=seed), None)]
     left_out: dict[str, str] = {}
-    for rule in RULES:
+    for rule in (*RULES, *further):
         if reason := _unsuited(rule, batch, turn_limit):
             left_out[rule.title] = reason
             continue
@@ -156,42 +172,38 @@ def examine(
 
 
 def advantages_of_turns(rule: Rule, batch: CreditBatch) -> list[list[float]]:
-    """A rule's advantages, one number per turn of each trajectory.
-
-    Raises CreditError if the rule gives different advantages to tokens of the same reply.
-    """
+    """A rule's advantages, one number per turn of each trajectory; of a rule on tokens, the mean over the reply."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a group left with one trajectory has no signal, which the figures show
-        advantages = estimate(rule.estimator, batch, **rule.options).tolist()
-    if ESTIMATORS[rule.estimator].level == "turn":
-        return advantages
-    of_turns = [[[row[place] for place in span] for span in batch.spans(index)] for index, row in enumerate(advantages)]
-    if any(max(tokens) - min(tokens) > 1e-9 for row in of_turns for tokens in row):
-        raise CreditError(f"{rule.title} must give all tokens of a reply the same to be compared turn by turn")
-    return [[tokens[0] for tokens in row] for row in of_turns]
+        advantages = estimate(rule.estimator, batch, **rule.options)
+    of_turns = advantages if estimator_of(rule.estimator).level == "turn" else turn_means(batch, advantages)
+    rows: list[list[float]] = of_turns.tolist()
+    return rows
 
 
 _LACKING = {
     "reply_lengths": "it needs the tokens of each reply, which these episodes do not have",
-    "values": "it needs a critic, which a stored policy does not have",
+    "values": "it needs a critic, of which these episodes have no values",
     "anchors": "it needs anchor states, which this world does not tell",
     "named_rewards": "it needs each reward by its name, which these episodes do not have",
     "reward_weights": "it needs each reward by its name, which these episodes do not have",
-    "greedy_rewards": "it needs a greedy episode of each task, which the study does not play",
-    "trees": "it needs branches of trees, which these episodes are not",
-    "nodes": "it needs branches of trees, which these episodes are not",
-    "hindsight": "it needs the policy to read each episode again, which the study does not do",
-    "answer_scores": "it needs the policy's probability of the right answer, which the study does not compute",
-    "score_norms": "it needs the policy's scores of each token, which the study does not compute",
+    "greedy_rewards": "it needs a greedy episode of each task, and these tasks do not all have one",
+    "trees": "it compares branches of trees, and a study's episodes are each sampled from the start",
+    "nodes": "it compares branches of trees, and a study's episodes are each sampled from the start",
+    "hindsight": "it needs the policy to read each episode again, which must be one sequence of tokens for that",
+    "answer_scores": "it asks for the right answer of each task, which this world does not name",
+    "score_norms": "it needs the policy's scores of each token, which these episodes do not have",
 }
 """Why a rule cannot be judged on a batch that lacks what it needs."""
 
 
 def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
     """Why a rule cannot be judged on this batch; None if it can."""
-    lacking = [need for need in ESTIMATORS[rule.estimator].needs if getattr(batch, need) is None]
+    lacking = [need for need in estimator_of(rule.estimator).needs if getattr(batch, need) is None]
     if lacking:
         return _LACKING[lacking[-1]]
+    if rule.options.get("teacher") is not None:
+        return "it learns from a teacher, which a study does not ask"
     if rule.options.get("rule") == "paper" and (most := max(turn_limit, *batch.turns)) > 2:
         return f"it is defined on at most two turns; this world allows {most}"
     return None
