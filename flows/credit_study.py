@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,22 +28,34 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.batch import RESCORED, Rescored
 from turnwise.credit.requirements import require_credit
 from turnwise.credit_study.page import page
-from turnwise.credit_study.study import RULES, Study, same_rule
+from turnwise.credit_study.study import RULES, Study, title_of
+from turnwise.credit_study.success import SuccessStudy, success_study
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
 from turnwise.reporting.data.tables import as_csv
+from turnwise.statistics.curves import AtEqualBudget
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.training_runs.display import Display
+from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.state import Iteration, Materials, Models, Prepared, Run, play_parameters
 
 FOLDER = "credit-study"
+ALIKE = (
+    *("world", "agent", "rewards", "data", "policy", "warm_start", "rollout", "selection", "curriculum"),
+    *("optimization", "evolution", "evaluation"),
+)
+"""The sections in which runs must be as the experiment is, so that their success is that of their rules."""
 CRITIC_ROUNDS = 4
 """Rollouts of training tasks that the critic of the study learns from, each as large as one of training."""
 DIMENSIONS = 4096
 """Size of the sketch of a score vector: a cosine is accurate to 1.6%."""
+
+
+AXIS = "sampled_tokens"
+"""What runs have spent equally where their success is compared."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,8 @@ class StudyRun:
     about: Mapping[str, str]
     folder: Path
     """Folder of the page, the table and the figure."""
+    success: SuccessStudy | None
+    """Closeness held against the success of recorded runs, where some were named."""
     computed: int
     found: int
     """Numbers of stages that were computed now, and that came from the cache."""
@@ -69,13 +83,22 @@ class StudyRun:
 )
 @untagged_tasks
 def study_credit(
-    experiment: Experiment, policy: str | None, tasks: int, replay_count: int, quiet: bool = False
+    experiment: Experiment,
+    policy: str | None,
+    tasks: int,
+    replay_count: int,
+    runs: Sequence[RecordedRun] = (),
+    quiet: bool = False,
 ) -> StudyRun:
     """Study the policy that `policy` names (None: the experiment's warm start) and write `results/credit-study`.
 
-    Raises ConfigurationError, before any compute, for numbers that are out of range or a policy that does not exist.
+    The closeness of each rule is held against the success of the recorded `runs` that were trained with it.
+
+    Raises ConfigurationError, before any compute, for numbers that are out of range, a policy that does not exist, and
+    runs that differ from one another, or from the experiment, in more than their rules.
     """
     _require_sense(experiment, tasks, replay_count)
+    recorded = _recorded_success(experiment, runs) if runs else None
     named = None if policy is None else find_policy(policy)
     display = Display(Console(quiet=quiet), _expected_stages(experiment, named is None))
     with display.showing():
@@ -88,9 +111,16 @@ def study_credit(
         artifacts = _stages(experiment, prepared, tasks, replay_count)
     study = read_study(artifacts["study"])
     about = _about(experiment, prepared.warm_start, artifacts, replay_count)
+    success = None
+    if recorded is not None:
+        titles, at_budget = recorded
+        success = success_study(
+            study, titles, at_budget.shown, at_budget.heading, seed=seeding.derive(experiment.evaluation.seed, FOLDER)
+        )
+        about |= {"runs": ", ".join(dict.fromkeys(run.ablation for run in runs))}
     folder = project_root() / "results" / FOLDER
-    write_study(study, about, folder)
-    return StudyRun(study, artifacts["study"].digest, about, folder, display.computed, display.found)
+    write_study(study, about, folder, success)
+    return StudyRun(study, artifacts["study"].digest, about, folder, success, display.computed, display.found)
 
 
 def find_policy(name: str) -> Reference:
@@ -111,14 +141,49 @@ def find_policy(name: str) -> Reference:
     return Reference(kind="policy", digest=matches[0])
 
 
-def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
-    """Write the page, the table as CSV and the figure."""
-    from turnwise.credit_study.figures import credit_figure, header, rows
+def write_study(study: Study, about: Mapping[str, str], folder: Path, success: SuccessStudy | None = None) -> None:
+    """Write the page, the tables as CSV and the figures."""
+    from turnwise.credit_study.figures import credit_figure, header, rows, success_figure
 
     figure = credit_figure(study)
     write_whole(folder / "table.csv", as_csv(header(study), rows(study)))
     write_whole(folder / f"{figure.name}.png", figure.png())
-    write_whole(folder / "README.md", page(study, about, f"{figure.name}.png"))
+    if success is not None:
+        second = success_figure(success)
+        write_whole(folder / f"{second.name}.csv", as_csv(second.header, second.data))
+        write_whole(folder / f"{second.name}.png", second.png())
+    write_whole(folder / "README.md", page(study, about, f"{figure.name}.png", success, "success.png"))
+
+
+def _recorded_success(experiment: Experiment, runs: Sequence[RecordedRun]) -> tuple[dict[str, str], AtEqualBudget]:
+    """The title of each variant's rule, and the success of the runs after as many sampled tokens.
+
+    Raises ConfigurationError for runs that differ in more than their rules, and where tokens were not counted.
+    """
+    from turnwise.reporting.data.run_groups import at_equal_cost, grouped
+    from turnwise.training_runs.iteration_stages import spending
+
+    groups, own = grouped(runs), experiment.model_dump(mode="json")
+    titles: dict[str, str] = {}
+    judged = {rule.title for rule in RULES} | _rules_of_variants(experiment).keys()
+    for group in groups:
+        for run in group.runs.values():
+            section = run.artifacts.experiment
+            if differing := [name for name in ALIKE if section[name] != own[name]]:
+                raise ConfigurationError(
+                    f"--success must name runs of this experiment that differ in their credit rules alone; {run.name} "
+                    f"has another section {' and '.join(differing)}: give the files that it was run with"
+                )
+            titles[group.name] = title_of(run.artifacts.variant, Credit.model_validate(section["credit"]))
+    if unknown := {name: title for name, title in titles.items() if title not in judged}:
+        raise ConfigurationError(
+            f"the study must judge the rule of every run; it does not judge that of {', '.join(unknown)}: give the "
+            "files that the runs were made with, whose variants it judges too"
+        )
+    at_equal = [each for each in at_equal_cost(groups, spending()) if each.budget == AXIS]
+    if not at_equal:
+        raise ConfigurationError("the runs must have recorded how many tokens they sampled; not all of them have")
+    return titles, at_equal[0]
 
 
 def _stages(experiment: Experiment, prepared: Prepared, tasks: int, replay_count: int) -> dict[str, Reference]:
@@ -206,13 +271,13 @@ def _fitted_critic(run: Run) -> Reference:
 
 def _rules_of_variants(experiment: Experiment) -> dict[str, Credit]:
     """The rules of the experiment's variants that no study has by itself, by title."""
-    further: dict[str, Credit] = {}
-    for name in experiment.ablation.variants:
-        credit = experiment.variant(name).credit
-        if same_rule(credit.estimator, credit.options) is None:
-            title = f"variant {name}" if credit.thought is None else f"variant {name}, of actions"
-            further[title] = Credit(estimator=credit.estimator, options=credit.options)
-    return further
+    usual = {rule.title for rule in RULES}
+    credits = {name: experiment.variant(name).credit for name in experiment.ablation.variants}
+    return {
+        title: Credit(estimator=credit.estimator, options=credit.options)
+        for name, credit in credits.items()
+        if (title := title_of(name, credit)) not in usual
+    }
 
 
 def _is_needed(need: Rescored, experiment: Experiment) -> bool:

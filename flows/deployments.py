@@ -22,6 +22,7 @@ from flows.ablation import comparison
 from flows.credit_study import study_credit
 from flows.evaluate import evaluation, preparation
 from flows.plan import Plan, plan_ablation
+from flows.python.recorded import runs
 from flows.report import AblationResult
 from flows.runtime.disk import free_disk, needs_of
 from flows.runtime.flow_runs import run_flow
@@ -256,6 +257,7 @@ def credit_study(
     policy: str | None = None,
     tasks: Annotated[int, Field(ge=1)] = 16,
     replays: Annotated[int, Field(ge=1, le=10_000)] = 8,
+    success: list[str] | None = None,
 ) -> str:
     """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times.
 
@@ -269,9 +271,11 @@ def credit_study(
         policy: a folder, or the digest of a stored policy; by default the experiment's warm start.
         tasks: how many validation tasks are played.
         replays: how often each state is played on.
+        success: recorded runs or ablations with whose success each rule's closeness to the truth is compared.
     """
     _begin()
-    return run_flow(study_credit, _load(parameters, overlays, changes, settings), policy, tasks, replays).digest
+    chosen, recorded = _load(parameters, overlays, changes, settings), list(runs(*success)) if success else []
+    return run_flow(study_credit, chosen, policy, tasks, replays, recorded).digest
 
 
 def _digest(result: AblationResult) -> str:

@@ -254,20 +254,27 @@ def credit(
     ] = None,
     tasks: Annotated[int, typer.Option(min=1, max=MOST, help="How many validation tasks are played.")] = 16,
     replays: Annotated[int, typer.Option(min=1, max=10_000, help="How often each state is played on.")] = 8,
+    success: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RUN", help="Recorded runs with whose success closeness to the truth is compared."),
+    ] = None,
 ) -> None:
     """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times."""
     chosen = load_experiment(parameters, overlays, settings)
     from rich.console import Console
 
     from flows.runtime.flow_runs import ready_to_run, run_flow
-    from turnwise.credit_study.page import print_study
+    from turnwise.credit_study.page import print_study, print_success
 
     console, began = Console(), time.monotonic()
     ready_to_run(chosen, console)
     from flows.credit_study import study_credit  # imports Prefect
 
-    run = run_flow(study_credit, chosen, policy, tasks, replays)
+    recorded = list(tw.runs(*success)) if success else []
+    run = run_flow(study_credit, chosen, policy, tasks, replays, recorded)
     print_study(run.study, console)
+    if run.success is not None:
+        print_success(run.success, console)
     _print_lines(
         console,
         25,

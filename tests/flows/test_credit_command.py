@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import turnwise as tw
+from flows import ablation
 from flows import credit_study as module
+from flows import report as reports
 from flows.credit_study import StudyRun, find_policy, study_credit
 from flows.prepare import prepare_materials, prepare_policy
 from tasks.credit_study.replays import states
@@ -19,7 +22,10 @@ from turnwise.credit_study.study import TRUTH
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
+from turnwise.reporting.html import report_files
+from turnwise.results.cells import cell
 from turnwise.store import Reference, default_store
+from turnwise.tracking.finding import RecordedRun
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
@@ -172,3 +178,77 @@ def test_numbers_that_cannot_be_studied_are_refused(
     with pytest.raises(ConfigurationError, match=message):
         study_credit.fn(tiny(), None, tasks, replays, quiet=True)
     assert not (tmp_path / "store").exists()
+
+
+RULES_OF_RUNS = {
+    "outcome": {"estimator": "grpo", "options": {"rewards": "outcome"}},
+    "merged": {"estimator": "grpo", "options": {"rewards": "merged"}},
+    "rloo": {"estimator": "rloo", "options": {"rewards": "merged"}},
+    "critic": {"estimator": "turn-gae"},
+    "own": {"estimator": "grpo", "options": {"deviation": "none"}},
+}
+
+
+def trained(**settings: object) -> Experiment:
+    """Five rules, two seeds, one iteration."""
+    variants = {name: {"credit": credit} for name, credit in RULES_OF_RUNS.items()}
+    several: dict[str, object] = {
+        "ablation.variants": list(variants),
+        "ablation.seeds": [1, 2],
+        "ablation.name": "five",
+    }
+    return tiny(**{"optimization.iterations": 1, "variants": variants, **several, **settings})
+
+
+@pytest.fixture(scope="module")
+def recorded(run: StudyRun) -> list[RecordedRun]:
+    """The runs of that ablation, which are recorded beside the study."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reports, "results_folder", lambda _: run.folder.parent / "five")
+        patch.setattr(report_files, "_drawn", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
+        ablation.comparison(trained(), None, quiet=True)
+    return list(tw.runs("five"))
+
+
+def test_closeness_is_held_against_the_success_of_recorded_runs(recorded: list[RecordedRun]) -> None:
+    found = study_credit(trained(), None, TASKS, REPLAYS, recorded, quiet=True)
+    assert found.success is not None
+    titles = [(each.variant, each.rule.title) for each in found.success.trained]
+    assert titles == [
+        ("outcome", "grpo, outcome"),
+        ("merged", "grpo, merged"),
+        ("rloo", "rloo, merged"),
+        ("critic", "turn-gae"),
+        ("own", "variant own"),
+    ]
+    assert found.success.budget.endswith(" sampled tokens") and found.success.without == ()
+    # Each run's success, at the tokens that the least of them has sampled, is between that of its two evaluations.
+    world = trained().made_world
+    ends = {
+        (made.variant, made.seed): [
+            cell(each, world, world.primary_column) for each in (made.start, made.iterations[0]["evaluation"])
+        ]
+        for made in (one.artifacts for one in recorded)
+    }
+    for each in found.success.trained:
+        assert len(each.success.sample) == 2
+        for seed, value in enumerate(each.success.sample, start=1):
+            low, high = sorted(end or 0.0 for end in ends[each.variant, seed])
+            assert low - 1e-9 <= value <= high + 1e-9
+    assert {prediction.rules for prediction in found.success.predictions} <= {4, 5}
+    with (found.folder / "success.csv").open() as file:
+        assert [row["variant"] for row in csv.DictReader(file)] == list(RULES_OF_RUNS)
+    assert (found.folder / "success.png").read_bytes().startswith(b"\x89PNG")
+    page = (found.folder / "README.md").read_text()
+    assert "](success.png)" in page and "| runs | five |" in page
+    shutil.rmtree(found.folder)
+    studied(tiny())  # the page is that of the first again, for the other tests
+
+
+def test_runs_that_differ_in_more_than_their_rules_are_refused_before_anything_is_played(
+    recorded: list[RecordedRun],
+) -> None:
+    with pytest.raises(ConfigurationError, match="another section rollout: give the files"):
+        study_credit(trained(**{"rollout.prompts": 4}), None, TASKS, REPLAYS, recorded, quiet=True)
+    with pytest.raises(ConfigurationError, match="does not judge that of own"):
+        study_credit(tiny(**{"optimization.iterations": 1}), None, TASKS, REPLAYS, recorded, quiet=True)

@@ -1,4 +1,7 @@
-"""The credit study as a figure and as CSV rows: every rule compared with the true advantages by replay."""
+"""The credit study as figures and as CSV rows: every rule compared with the true advantages by replay.
+
+A second figure holds closeness to the truth against success, where runs were trained with the rules.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.credit_study.study import RuleFigures, Study
+from turnwise.credit_study.success import MEASURES, SuccessStudy, Trained
 from turnwise.credit_study.truth import Agreement
 from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, MARKERS, PALE, Figure
 from turnwise.statistics import Interval
@@ -68,6 +72,56 @@ def credit_figure(study: Study) -> Figure:
     )
 
 
+def success_figure(found: SuccessStudy) -> Figure:
+    """Rules as points: how close each comes to the truth, by every measure, and its success after an equal budget."""
+
+    def draw(legend: bool) -> Drawing:
+        drawing = Drawing(figsize=(3.4 * len(MEASURES), 3.9), layout=ConstrainedLayoutEngine(w_pad=0.08))
+        for axes, prediction in zip(drawing.subplots(1, len(MEASURES), sharey=True), found.predictions, strict=True):
+            for place, each in enumerate(found.trained):
+                closeness = MEASURES[prediction.measure](each.rule)
+                if closeness is not None:
+                    _draw_point(axes, closeness, each, place)
+            axes.set_title(f"{prediction.measure}\n{prediction.spelled}")
+            axes.set_xlabel(f"{prediction.measure} with the truth" if "signs" not in prediction.measure else "share")
+        drawing.axes[0].set_ylabel(f"success after {found.budget}")
+        handles, names = drawing.axes[0].get_legend_handles_labels()
+        drawing.legend(handles, names, loc="outside lower center", ncols=5)
+        return drawing
+
+    return Figure(
+        "success",
+        "Each rule's closeness to the truth, by every measure, and the success of the runs that were trained with it.",
+        ("variant", "rule", *(f"{name}{end}" for name in (*MEASURES, "success") for end in ("", " low", " high"))),
+        [
+            (
+                each.variant,
+                each.rule.title,
+                *(bound for measure in MEASURES.values() for bound in _bounds(measure(each.rule))),
+                *_bounds(each.success),
+            )
+            for each in found.trained
+        ],
+        draw,
+    )
+
+
+def _draw_point(axes: Axes, closeness: Interval, trained: Trained, place: int) -> None:
+    colour, success = COLOURS[place % len(COLOURS)], trained.success
+    if closeness.low is not None and closeness.high is not None:
+        axes.plot([closeness.low, closeness.high], [success.value] * 2, color=colour, linewidth=1.2, alpha=0.4)
+    if success.low is not None and success.high is not None:
+        axes.plot([closeness.value] * 2, [success.low, success.high], color=colour, linewidth=1.2, alpha=0.4)
+    marker = MARKERS[(place + place // len(COLOURS)) % len(MARKERS)]
+    axes.plot(
+        [closeness.value], [success.value], marker, color=colour, markersize=6, linestyle="none", label=trained.variant
+    )
+
+
+def _bounds(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if interval is None else (interval.value, interval.low, interval.high)
+
+
 def header(study: Study) -> tuple[str, ...]:
     """The column names of `rows`."""
     of_intervals = [f"{name}{suffix}" for name in INTERVALS for suffix in ("", "_low", "_high")]
@@ -83,10 +137,7 @@ def rows(study: Study) -> list[Row]:
 def _row(rule: RuleFigures, turns: int) -> Row:
     gradient, agreement = rule.gradient, rule.agreement or Agreement(None, None, None, ())
     intervals = (gradient.signal_to_noise, gradient.cosine, *(getattr(agreement, name) for name in OF_AGREEMENT))
-    undefined = (None, None, None)
-    bounds = [
-        number for each in intervals for number in (undefined if each is None else (each.value, each.low, each.high))
-    ]
+    bounds = [number for each in intervals for number in _bounds(each)]
     slopes = [None if slope is None else slope.value for slope in agreement.slopes]
     return (
         rule.title,

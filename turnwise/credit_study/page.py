@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.credit_study.study import Study
+from turnwise.credit_study.success import MEASURES, SuccessStudy
 from turnwise.reporting.formatting import UNDEFINED, bounds, number
 from turnwise.reporting.markdown import render
 from turnwise.reporting.terminal.tables import plain_table
@@ -18,6 +19,7 @@ from turnwise.statistics import Interval
 GRADIENT = ("norm", "deviation", "signal to noise", "cosine with the truth")
 ADVANTAGES = ("correlation", "slope", "error")
 DECISIONS = ("rank correlation", "sign errors", "bias", "deviation")
+SUCCESS = (*MEASURES, "success")
 SLOPES_SHOWN = 6
 """Maximum number of turns in the table of slopes, limited by its width; the CSV file has all turns."""
 Row = tuple[str, list[str]]
@@ -58,10 +60,38 @@ def print_study(study: Study, console: Console) -> None:
         console.print(Text(f"{title} is left out: {reason}.", style="dim"))
 
 
-def page(study: Study, about: Mapping[str, str], figure: str) -> str:
+def print_success(found: SuccessStudy, console: Console) -> None:
+    """Print closeness and success by rule, and whether the one predicts the other."""
+    console.print()
+    console.print(Text(f"Success after {found.budget}", style="bold"))
+    console.print(_table(SUCCESS, _success_rows(found)))
+    console.print()
+    for sentence in success_sentences(found):
+        console.print(Text(sentence, style="dim"))
+
+
+def success_sentences(found: SuccessStudy) -> list[str]:
+    """Whether each measure of closeness predicts success, and which rules could not be asked."""
+    sentences = [f"{each.measure}: {each.spelled} with success over {each.rules} rules." for each in found.predictions]
+    seeds = sorted({each.success.count for each in found.trained})
+    sentences.append(
+        f"Intervals of success: over {' and '.join(map(str, seeds))} seeds; of a rank correlation: 95 %, percentile "
+        "bootstrap over rules and seeds."
+    )
+    return sentences + [f"{name} is left out: the study does not judge its rule." for name in found.without]
+
+
+def page(
+    study: Study,
+    about: Mapping[str, str],
+    figure: str,
+    success: SuccessStudy | None = None,
+    success_figure: str = "",
+) -> str:
     """The study as a Markdown page.
 
-    `about` lists what it was made from, by name; `figure` is the name of the figure's file next to the page.
+    `about` lists what it was made from, by name; `figure` and `success_figure` are the names of the figures' files next
+    to the page.
     """
     return render(
         "turnwise.reporting",
@@ -74,6 +104,10 @@ def page(study: Study, about: Mapping[str, str], figure: str) -> str:
         decisions=(DECISIONS, _decision_rows(study)),
         slopes=(_turn_headings(study), _slope_rows(study)),
         gradients=(GRADIENT, _gradient_rows(study)),
+        success=success and (SUCCESS, _success_rows(success)),
+        success_figure=success_figure,
+        success_sentences=[] if success is None else success_sentences(success),
+        budget="" if success is None else success.budget,
     )
 
 
@@ -114,6 +148,14 @@ def _decision_rows(study: Study) -> list[Row]:
         )
         for found in study.figures
         if (agreement := found.agreement)
+    ]
+
+
+def _success_rows(found: SuccessStudy) -> list[Row]:
+    ordered = sorted(found.trained, key=lambda each: -each.success.value)
+    return [
+        (each.variant, [_cell(measure(each.rule)) for measure in MEASURES.values()] + [_cell(each.success)])
+        for each in ordered
     ]
 
 

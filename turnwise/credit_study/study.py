@@ -21,6 +21,7 @@ from pydantic import TypeAdapter
 
 from turnwise.checking.credit_bias import Rule
 from turnwise.config.options import read_options
+from turnwise.config.schema import Credit
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate, estimator_of, turn_means
 from turnwise.credit_study.gradient_noise import GradientNoise, gradient_noise, group_gradients
 from turnwise.credit_study.truth import Agreement, Decisions, Truth, agreement
@@ -73,6 +74,17 @@ def same_rule(estimator: str, options: Mapping[str, Any]) -> Rule | None:
     meant = read_options(estimator, function, options)
     named = (rule for rule in RULES if rule.estimator == estimator)
     return next((rule for rule in named if read_options(estimator, function, rule.options) == meant), None)
+
+
+def title_of(variant: str, credit: Credit) -> str:
+    """The title in a study of the rule that a variant of the experiment has.
+
+    Where its thoughts have credit of their own, what is judged is the rule of its actions.
+    """
+    rule = same_rule(credit.estimator, credit.options)
+    if credit.thought is not None:
+        return f"variant {variant}, of actions"
+    return f"variant {variant}" if rule is None else rule.title
 
 
 @dataclass(frozen=True)
