@@ -38,8 +38,8 @@ from turnwise.reporting.data.tables import as_csv
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
-from turnwise.training_runs.display import Display
 from turnwise.tracking.finding import RecordedRun
+from turnwise.training_runs.display import Display
 from turnwise.training_runs.state import Iteration, Materials, Models, Prepared, Run, play_parameters
 
 FOLDER = "credit-study"
@@ -338,7 +338,9 @@ def store_policy(folder: Path) -> Reference:
 def _about(
     experiment: Experiment, policy: Reference, artifacts: Mapping[str, Reference], replay_count: int
 ) -> dict[str, str]:
-    replayed, episodes, critic = (default_store().metrics(artifacts[name]) for name in ("replays", "episodes", "critic"))
+    replayed, episodes, critic = (
+        default_store().metrics(artifacts[name]) for name in ("replays", "episodes", "critic")
+    )
     return {
         "world": experiment.world.name,
         "policy": str(policy),

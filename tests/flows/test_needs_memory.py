@@ -62,6 +62,19 @@ def with_device(monkeypatch: pytest.MonkeyPatch) -> Devices:
     return lambda size: monkeypatch.setattr(memory, "device_bytes", lambda device: size)
 
 
+def test_a_teacher_is_in_memory_in_every_phase_of_an_iteration_and_is_asked_in_one() -> None:
+    learned = {"optimization.distillation": {"weight": 1.0, "teacher": "base-3m"}}
+    plan = planned(**{"monitors.probe_every": None, **learned})
+    teacher = dimensions_of(tiny().policy.model_copy(update={"model": "base-3m"}))
+    assert teacher is not None
+    held = 4 * count(teacher.shapes)
+    assert [parts(plan, phase).get("teacher") for phase in ("sampling", "scoring", "update")] == [held] * 3
+    assert "teacher" not in parts(plan, "warm start")
+    without = planned(**{"monitors.probe_every": None})
+    assert parts(plan, "update") == {**parts(without, "update"), "teacher": held}
+    assert [phase.name for phase in plan.phases] == ["warm start", "sampling", "scoring", "update"]
+
+
 def test_the_plan_of_a_tiny_policy_is_that_worked_by_hand() -> None:
     plan = planned(**{"monitors.probe_every": None})
     # 300 x 64 embeddings; a layer: 4 x 64 x 64 + 3 x 64 x 128 matrices, 2 x 64 + 2 x 32 norms; the last norm, 64.

@@ -1,12 +1,12 @@
 """The memory that one process of an ablation takes on its device, phase by phase, estimated before anything is loaded.
 
-A process holds one learner, one engine and, where a run has them, a reference policy and a critic, from the first
-iteration to the last; an engine that sleeps (`compute.sleep_level`) holds nothing while the others compute. The
+A process holds one learner, one engine and, where a run has them, a reference policy, a critic and a teacher, from the
+first iteration to the last; an engine that sleeps (`compute.sleep_level`) holds nothing while the others compute. The
 reference policy of an adapter is the learner's own model with the adapter off. What comes on top differs by phase:
 
     warm start    gradients, activations and logits of the supervised steps; nothing of the later iterations
     sampling      the engine's activations, or what it takes to hand weights over to it, whichever is more
-    scoring       activations and logits without a backward pass: of the reference policy, the critic, a probe
+    scoring       activations and logits without a backward pass: of the reference policy, critic, probe, teacher
     update        gradients, activations and logits; with `rollout.lag` the policy that sampled
     critic        gradients and activations of a critic with a trunk of its own
 
@@ -166,12 +166,17 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
     asks_reference = optimization.reference is not None or own.monitors.probe_every is not None
     if asks_reference and optimization.adapter is None:
         resident["reference policy"] = whole.weights
+    teacher = _teacher(own, whole)
+    if teacher is not None:
+        resident["teacher"] = teacher.weights
     if critic is not None:
         resident["critic: weights, moments"] = critic.weights + critic.moments
     yield SAMPLING, {**resident, "activations": max(engine.sampling, engine.handing_over)}
-    if asks_reference or critic is not None:
+    if asks_reference or critic is not None or teacher is not None:
         scorer = learner if asks_reference and optimization.adapter is not None else whole
-        scoring = {"activations": scorer.scoring(tokens), "logits": scorer.logits(tokens, training=False)}
+        scorers = [scorer] if teacher is None else [teacher, scorer]
+        asked = max(scorers, key=lambda model: model.scoring(tokens) + model.logits(tokens, training=False))
+        scoring = {"activations": asked.scoring(tokens), "logits": asked.logits(tokens, training=False)}
         yield "scoring", {**resident, **scoring}
     entropy = optimization.method == "reinforcement" and optimization.entropy_coefficient > 0
     sampler = {"policy that sampled": whole.weights} if own.rollout.lag else {}
@@ -205,6 +210,13 @@ def _model(own: Experiment, dimensions: Dimensions) -> ModelMemory:
     """The policy with all weights in float32: in the warm start, as the reference, and as the policy that sampled."""
     compute = own.compute
     return ModelMemory(dimensions, ModelSettings.taken_from(compute), compute.device, compute.learner_processes)
+
+
+def _teacher(own: Experiment, whole: ModelMemory) -> ModelMemory | None:
+    """The model that the policy learns from, the largest of several; None: none, or not known here."""
+    named = (own.policy.model_copy(update={"model": name, "revision": None}) for name in own.teachers.values())
+    found = [replace(whole, dimensions=wide) for section in named if (wide := dimensions_of(section)) is not None]
+    return max(found, key=lambda model: model.weights, default=None)
 
 
 def _critic(own: Experiment, whole: ModelMemory) -> ModelMemory | None:
@@ -396,7 +408,7 @@ def spread(parts: Mapping[str, int], compute: Compute, model: ModelMemory, *, sa
     size, on_card = compute.learner_processes, compute.device != "cpu"
     shares: dict[str, int] = {}
     for name, number in parts.items():
-        if name == "libraries":
+        if name in ("libraries", "teacher"):
             shares[name] = number
         elif size > 1 and name in SLICED:
             shares[name] = -(-number // size) if on_card else number
