@@ -48,7 +48,7 @@ def credit_figure(study: Study) -> Figure:
         if study.reliability is not None:
             _reference(correlation, math.sqrt(study.reliability), "as far as\nreplays can tell")
         _draw_slopes(slopes, rules, min(TURNS_SHOWN, study.slope_turns))
-        slopes.set_title("advantages:\nslope of a turn over that of all")
+        slopes.set_title("advantages: slope of\na turn over that of all")
         _draw_intervals(cosine, rules, lambda found: found.gradient.cosine)
         cosine.set_title("gradient:\ncosine with the truth's")
         _draw_intervals(noise, rules, lambda found: found.gradient.signal_to_noise)
@@ -82,7 +82,7 @@ def success_figure(found: SuccessStudy) -> Figure:
                 closeness = MEASURES[prediction.measure](each.rule)
                 if closeness is not None:
                     _draw_point(axes, closeness, each, place)
-            axes.set_title(f"{prediction.measure}\n{prediction.spelled}")
+            axes.set_title(f"{prediction.measure}, with success:\n{prediction.spelled}")
             axes.set_xlabel(f"{prediction.measure} with the truth" if "signs" not in prediction.measure else "share")
         drawing.axes[0].set_ylabel(f"success after {found.budget}")
         handles, names = drawing.axes[0].get_legend_handles_labels()
