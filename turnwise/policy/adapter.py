@@ -108,8 +108,10 @@ def base_name(folder: Path) -> str:
 
 def saved_adapter(folder: Path) -> Adapter:
     """The settings of the adapter in `folder`; the seed of its first weights is not among them."""
-    found = _description(folder)
-    return Adapter(rank=found["r"], alpha=found["lora_alpha"], target_modules=tuple(found["target_modules"]))
+    description = _description(folder)
+    return Adapter(
+        rank=description["r"], alpha=description["lora_alpha"], target_modules=tuple(description["target_modules"])
+    )
 
 
 def restore_adapter(model: PreTrainedModel, folder: Path, settings: Adapter) -> None:
@@ -134,8 +136,8 @@ def restore_adapter(model: PreTrainedModel, folder: Path, settings: Adapter) -> 
 
 
 def _description(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
-    return found
+    description: dict[str, Any] = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+    return description
 
 
 def _adapter_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
@@ -149,12 +151,14 @@ def _adapter_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 def _take(tensors: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:
     """Copy the stored tensors into the model's. Raises ConfigurationError where their names or shapes differ."""
-    found, expected = ({name: tuple(tensor.shape) for name, tensor in either.items()} for either in (stored, tensors))
-    if found != expected:
-        differing = min(name for name in found | expected if found.get(name) != expected.get(name))
+    saved_shapes, expected = (
+        {name: tuple(tensor.shape) for name, tensor in either.items()} for either in (stored, tensors)
+    )
+    if saved_shapes != expected:
+        differing = min(name for name in saved_shapes | expected if saved_shapes.get(name) != expected.get(name))
         raise ConfigurationError(
             f"an adapter goes on with the rank and target_modules that it began with; {path} holds "
-            f"{found.get(differing, 'nothing')} for {differing}, the settings ask for "
+            f"{saved_shapes.get(differing, 'nothing')} for {differing}, the settings ask for "
             f"{expected.get(differing, 'nothing')}: set them as they were, or begin a new adapter with load_policy"
         )
     with torch.no_grad():

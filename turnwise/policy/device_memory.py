@@ -19,15 +19,15 @@ def device_bytes(device: str) -> int | None:
 
 def machine_memory(group: str, limits: Path = CONTROL_GROUPS) -> int:
     """The memory of this machine in bytes, or the lowest limit of the control group `group` and the groups above it."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits_in_bytes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for place in (limits / group, *(limits / group).parents):
         if not place.is_relative_to(limits):
             break
         path = place / "memory.max"
         limit = path.read_text(encoding="utf-8").strip() if path.is_file() else "max"
         if limit != "max":
-            found.append(int(limit))
-    return min(found)
+            limits_in_bytes.append(int(limit))
+    return min(limits_in_bytes)
 
 
 def _control_group() -> str:

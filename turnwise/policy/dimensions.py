@@ -54,8 +54,8 @@ def dimensions_in(folder: Path) -> Dimensions:
 
     Raises ConfigurationError where it cannot be read, or is not a decoder's.
     """
-    if (found := configured_dimensions(read_configuration(folder) or {})) is not None:
-        return found
+    if (dimensions := configured_dimensions(read_configuration(folder) or {})) is not None:
+        return dimensions
     from transformers import AutoConfig
 
     try:
@@ -70,8 +70,8 @@ def _cached_folder(policy: Policy) -> Path | None:
     """The folder of the hub's cache on this machine that holds the configuration of the model; None without one."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(policy.model, "config.json", revision=policy.revision)
-    return Path(found).parent if isinstance(found, str) else None
+    cached = try_to_load_from_cache(policy.model, "config.json", revision=policy.revision)
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def _configured_dimensions(text: Any, whole: Any) -> Dimensions:

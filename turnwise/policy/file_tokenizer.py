@@ -119,16 +119,16 @@ class FileTokenizer:
 
 def _chat_template(folder: Path, configuration: Mapping[str, Any]) -> str | dict[str, str] | None:
     """The template of its own file, or of `tokenizer_config.json`; several by name; None where there is none."""
-    found = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob(f"{TEMPLATES}/*.jinja"))}
+    templates = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob(f"{TEMPLATES}/*.jinja"))}
     if (folder / TEMPLATE_FILE).is_file():
-        found = {"default": (folder / TEMPLATE_FILE).read_text(encoding="utf-8"), **found}
-    if not found:
+        templates = {"default": (folder / TEMPLATE_FILE).read_text(encoding="utf-8"), **templates}
+    if not templates:
         named = configuration.get("chat_template")
         if not isinstance(named, list):
             return named
-        found = {each["name"]: each["template"] for each in named}
-        return found
-    return found["default"] if list(found) == ["default"] else found
+        templates = {each["name"]: each["template"] for each in named}
+        return templates
+    return templates["default"] if list(templates) == ["default"] else templates
 
 
 def _text(token: Any) -> str:

@@ -47,7 +47,7 @@ class ForwardPass(torch.nn.Module):
         states = reply_states(self.model, micro_batch)
         if states_alone:
             return states, states.new_empty(0), states.new_empty(0)
-        chosen, entropy = score_replies(
+        log_probabilities, entropy = score_replies(
             self.model,
             states,
             micro_batch.targets,
@@ -56,7 +56,7 @@ class ForwardPass(torch.nn.Module):
             dtype=dtype_of(self._settings),
             entropy_gradient=entropy_gradient,
         )
-        return states, chosen, entropy
+        return states, log_probabilities, entropy
 
     def states(self, micro_batch: MicroBatch) -> torch.Tensor:
         """The states alone, without the output layer."""

@@ -75,13 +75,13 @@ def forget_contradictions(model: PreTrainedModel) -> None:
     Some published ones set a temperature without `do_sample`. transformers reads them and refuses to save them. The
     section `rollout` says how replies are sampled, so nothing that is used gets lost.
     """
-    found = model.generation_config
-    if found is None:
+    configuration = model.generation_config
+    if configuration is None:
         return
     try:
-        found.validate(strict=True)
+        configuration.validate(strict=True)
     except ValueError:
-        special = {name: getattr(found, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        special = {name: getattr(configuration, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         model.generation_config = GenerationConfig(**special)
 
 
@@ -136,8 +136,8 @@ def merged_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]
             continue
         precise = shared.get(id(tensor))
         if precise is None:
-            found = whole(tensor.detach())
-            precise = found.float() if found.is_floating_point() else found
+            gathered = whole(tensor.detach())
+            precise = gathered.float() if gathered.is_floating_point() else gathered
         if uses[id(tensor)] > 1:
             shared[id(tensor)] = precise
         owner, base, parameter = name.rpartition(".base_layer.")
@@ -249,10 +249,10 @@ def require_device(settings: ModelSettings, device: str) -> None:
 
 def require_cards(taken: int) -> None:
     """Raise ConfigurationError unless this machine has so many cards, which a run takes."""
-    found = torch.cuda.device_count()
-    if found < taken:
+    cards = torch.cuda.device_count()
+    if cards < taken:
         raise ConfigurationError(
-            f"this machine must have the cards that a run takes, {taken}; found {found}: lower "
+            f"this machine must have the cards that a run takes, {taken}; found {cards}: lower "
             "compute.learner_processes, compute.engines or compute.tensor_parallel, let the engines share the "
             "learner's cards (compute.engines_apart: false), or set compute.device to cpu"
         )

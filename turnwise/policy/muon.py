@@ -88,8 +88,8 @@ def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonal(matrix.T).T
     a, b, c = COEFFICIENTS
-    found = matrix / matrix.norm().clamp(min=1e-7)
+    iterate = matrix / matrix.norm().clamp(min=1e-7)
     for _ in range(ITERATIONS):
-        squares = found @ found.T
-        found = torch.addmm(found, torch.addmm(squares, squares, squares, beta=b, alpha=c), found, beta=a)
-    return found
+        squares = iterate @ iterate.T
+        iterate = torch.addmm(iterate, torch.addmm(squares, squares, squares, beta=b, alpha=c), iterate, beta=a)
+    return iterate

@@ -85,9 +85,9 @@ class NamedAdamW:
         states: dict[str, torch.Tensor] = {}
         for name, parameter in self._parameters.items():
             for part, tensor in self._optimizer.state.get(parameter, {}).items():
-                found = whole(tensor.detach())
+                gathered = whole(tensor.detach())
                 if writes:
-                    states[f"{part}.{name}"] = found.cpu().contiguous()
+                    states[f"{part}.{name}"] = gathered.cpu().contiguous()
         if writes:
             file.parent.mkdir(parents=True, exist_ok=True)
             save_file(states, file)
@@ -102,12 +102,12 @@ class NamedAdamW:
         if not states:
             return
         parts = {name: self._parts(parameter) for name, parameter in self._parameters.items()}
-        found = {name: (tensor.shape, tensor.dtype) for name, tensor in states.items()}
+        stored = {name: (tensor.shape, tensor.dtype) for name, tensor in states.items()}
         expected = {
             f"{part}.{name}": kind for name, of_parameter in parts.items() for part, kind in of_parameter.items()
         }
-        if found != expected:
-            differing = min(name for name in found | expected if found.get(name) != expected.get(name))
+        if stored != expected:
+            differing = min(name for name in stored | expected if stored.get(name) != expected.get(name))
             raise ArtifactError(
                 "an optimizer's state must be that of the parameters which are trained, in the precision of "
                 f"compute.moments; {file} differs, first in {differing}: begin without it, or compute it again"
@@ -118,8 +118,8 @@ class NamedAdamW:
                 self._optimizer.take(parameter, state)
             else:
                 self._optimizer.state[parameter] = {
-                    part: found.to(parameter.device) if part == "step" else placed_like(found, parameter)
-                    for part, found in state.items()
+                    part: stored.to(parameter.device) if part == "step" else placed_like(stored, parameter)
+                    for part, stored in state.items()
                 }
 
     def _clip(self, maximum: float) -> float:
@@ -224,8 +224,8 @@ class HeldAdamW(torch.optim.Optimizer):
     def _read(self, state: Any, moment: str, part: slice, device: torch.device) -> torch.Tensor:
         """A part of a moment in float32 on the device, as a tensor of its own."""
         if moment in state:
-            found: torch.Tensor = state[moment].view(-1)[part]
-            return found.to(device, torch.float32, copy=True)
+            values: torch.Tensor = state[moment].view(-1)[part]
+            return values.to(device, torch.float32, copy=True)
         codes, scale = state[f"{moment}_codes"].view(-1)[part], state[f"{moment}_scale"][_blocks(part)]
         return _dequantised(codes.to(device), scale.to(device), _map(moment, device))
 
@@ -266,8 +266,8 @@ def _quantise(values: torch.Tensor, numbers: torch.Tensor, codes: torch.Tensor, 
 def _dequantised(codes: torch.Tensor, scale: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     from torchao.optim.quant_utils import dequant_with_qmap
 
-    found: torch.Tensor = dequant_with_qmap(codes, numbers, scale)
-    return found
+    values: torch.Tensor = dequant_with_qmap(codes, numbers, scale)
+    return values
 
 
 @cache

@@ -100,10 +100,10 @@ def _known(inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 def _together(new: list[int], lengths: list[int]) -> Iterator[list[int]]:
     """The sequences of each block. Those without known tokens are apart, since they need no mask."""
     for has_known in (False, True):
-        chosen = [index for index in range(len(new)) if (new[index] < lengths[index]) == has_known]
+        indices = [index for index in range(len(new)) if (new[index] < lengths[index]) == has_known]
         block: list[int] = []
         needed = most = longest = 0
-        for index in sorted(chosen, key=lambda index: (-new[index], -lengths[index], index)):
+        for index in sorted(indices, key=lambda index: (-new[index], -lengths[index], index)):
             needed, longest = needed + new[index] * lengths[index], max(longest, lengths[index])
             most = max(most, new[index])
             if block and most * longest * (len(block) + 1) > LARGEST_PADDING * needed:

@@ -126,9 +126,9 @@ def _commit(model: str, revision: str | None, key: str) -> str:
 
     try:
         try:
-            found = HfApi().resolve_revision(model, revision=revision, local_files_only=True)
+            commit = HfApi().resolve_revision(model, revision=revision, local_files_only=True)
         except RevisionResolutionError:
-            found = HfApi().resolve_revision(model, revision=revision)
+            commit = HfApi().resolve_revision(model, revision=revision)
     except (OSError, ValueError, RevisionResolutionError) as error:
         asked = f"revision {revision!r}" if revision else "main branch"
         scratch = "'scratch', " if key == "policy.model" else ""
@@ -136,7 +136,7 @@ def _commit(model: str, revision: str | None, key: str) -> str:
             f"{key} must be {scratch}a directory, or a hub id whose {asked} is in the local cache or can be asked for; "
             f"found {model!r}: {error}"
         ) from error
-    return found.resolved
+    return commit.resolved
 
 
 def _snapshot(found: Outside) -> Path:

@@ -101,8 +101,8 @@ def _attention(attention: Any, states: torch.Tensor, packing: Packing, rotation:
     weight = torch.cat([each.weight for each in projections])
     bias = None if attention.q_proj.bias is None else torch.cat([each.bias for each in projections])
     heads, key_value_heads = (each.out_features // attention.head_dim for each in projections[:2])
-    found = linear(states, weight, bias).view(len(states), -1, attention.head_dim)
-    placed, values = found.split((heads + key_value_heads, key_value_heads), dim=1)
+    projected = linear(states, weight, bias).view(len(states), -1, attention.head_dim)
+    placed, values = projected.split((heads + key_value_heads, key_value_heads), dim=1)
     if hasattr(attention, "q_norm"):
         of_query, of_key = attention.q_norm.weight, attention.k_norm.weight
         weight = torch.cat([of_query.expand(heads, -1), of_key.expand(key_value_heads, -1)])

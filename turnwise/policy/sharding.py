@@ -89,8 +89,8 @@ class Peers:
         """The sum of the processes' arrays, which have one shape."""
         summed = torch.from_numpy(values.copy())
         distributed.all_reduce(summed)
-        found: Numbers = summed.numpy()
-        return found
+        total: Numbers = summed.numpy()
+        return total
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Replace the gradients of parameters that every process holds whole by their sums over the processes."""

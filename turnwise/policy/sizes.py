@@ -124,7 +124,7 @@ def configured_dimensions(values: Mapping[str, Any]) -> Dimensions | None:
     head_dimension = _size(values, "head_dim", family.head_dimension, hidden // heads)
     if key_value_heads is None or head_dimension is None:
         return None
-    found = Dimensions(
+    dimensions = Dimensions(
         shapes={},
         vocabulary=vocabulary,
         hidden=hidden,
@@ -136,7 +136,7 @@ def configured_dimensions(values: Mapping[str, Any]) -> Dimensions | None:
         head_norms=family.head_norms,
         known=values["model_type"] in DECODERS,
     )
-    return replace(found, shapes=_shapes(found, family, values))
+    return replace(dimensions, shapes=_shapes(dimensions, family, values))
 
 
 def _size(values: Mapping[str, Any], key: str, of_family: int | None, derived: int) -> int | None:
@@ -165,23 +165,23 @@ def _shapes(sizes: Dimensions, family: Family, values: Mapping[str, Any]) -> dic
         *(attention if "attention_bias" in switched else ()),
         *(feed_forward if "mlp_bias" in switched else ()),
     }
-    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (sizes.vocabulary, hidden)}
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (sizes.vocabulary, hidden)}
     for layer in range(sizes.layers):
         place = f"model.layers.{layer}"
         for module, linear in (("self_attn", attention), ("mlp", feed_forward)):
             for name, shape in linear.items():
-                found[f"{place}.{module}.{name}.weight"] = shape
+                shapes[f"{place}.{module}.{name}.weight"] = shape
                 if name in biased:
-                    found[f"{place}.{module}.{name}.bias"] = shape[:1]
+                    shapes[f"{place}.{module}.{name}.bias"] = shape[:1]
         if family.head_norms:
-            found[f"{place}.self_attn.q_norm.weight"] = (sizes.head_dimension,)
-            found[f"{place}.self_attn.k_norm.weight"] = (sizes.head_dimension,)
-        found[f"{place}.input_layernorm.weight"] = (hidden,)
-        found[f"{place}.post_attention_layernorm.weight"] = (hidden,)
-    found["model.norm.weight"] = (hidden,)
+            shapes[f"{place}.self_attn.q_norm.weight"] = (sizes.head_dimension,)
+            shapes[f"{place}.self_attn.k_norm.weight"] = (sizes.head_dimension,)
+        shapes[f"{place}.input_layernorm.weight"] = (hidden,)
+        shapes[f"{place}.post_attention_layernorm.weight"] = (hidden,)
+    shapes["model.norm.weight"] = (hidden,)
     if not values.get("tie_word_embeddings", False):
-        found[OUTPUT_LAYER] = (sizes.vocabulary, hidden)
-    return found
+        shapes[OUTPUT_LAYER] = (sizes.vocabulary, hidden)
+    return shapes
 
 
 def count(shapes: Shapes) -> int:
@@ -214,14 +214,14 @@ def trained(shapes: Shapes, adapter: Adapter | None) -> int:
 @cache
 def facts() -> dict[str, Any]:
     """The content of `known_models.json`."""
-    found: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
+    return content
 
 
 def known_configuration(model: str) -> dict[str, Any]:
     """What is known of the `config.json` of a published model, by its name on the hub; empty where nothing is."""
-    found = [entry["config"] for entry in facts()["configurations"] if model in entry["models"]]
-    return dict(found[0]) if found else {}
+    configurations = [entry["config"] for entry in facts()["configurations"] if model in entry["models"]]
+    return dict(configurations[0]) if configurations else {}
 
 
 def known_dimensions(model: str) -> Dimensions | None:

@@ -142,13 +142,13 @@ def load_frame(folder: Path) -> ChatFrame:
 def generation_end_tokens(folder: Path) -> tuple[int, ...]:
     """The end tokens that `generation_config.json` in `folder` names, one or a list; none where it names none."""
     path = folder / GENERATION_FILE
-    found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.is_file() else None
-    if found is None:
+    end_tokens = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.is_file() else None
+    if end_tokens is None:
         return ()
-    tokens = found if isinstance(found, list) else [found]
+    tokens = end_tokens if isinstance(end_tokens, list) else [end_tokens]
     if not all(type(token) is int for token in tokens):
         raise ConfigurationError(
-            f"eos_token_id of {path} must be a token id, or a list of them; found {found!r}: correct it"
+            f"eos_token_id of {path} must be a token id, or a list of them; found {end_tokens!r}: correct it"
         )
     return tuple(tokens)
 

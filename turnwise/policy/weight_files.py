@@ -123,12 +123,12 @@ def _adapter(path: Path, named: str, *, beside_weights: bool) -> str:
 
 def _checkpoints(folder: Path) -> list[Path]:
     """The folders below that hold weights, in the order of their numbers, then of their names."""
-    found = {
+    folders = {
         path.parent
         for pattern in ("model*.safetensors", "pytorch_model*.bin", "adapter_config.json")
         for path in folder.glob(f"*/{pattern}")
     }
-    return sorted(found, key=lambda path: ([int(number) for number in re.findall(r"\d+", path.name)], path.name))
+    return sorted(folders, key=lambda path: ([int(number) for number in re.findall(r"\d+", path.name)], path.name))
 
 
 def _trainer_output(folder: Path, named: str, checkpoints: Sequence[Path]) -> str:
@@ -216,18 +216,18 @@ def _read_headers(folder: Path) -> dict[str, _Header]:
     """The tensors of all files of weights, by name. Raises ConfigurationError for a file that is missing or damaged."""
     from safetensors import SafetensorError, safe_open
 
-    found: dict[str, _Header] = {}
+    headers: dict[str, _Header] = {}
     for file in _weight_files(folder):
         try:
             with safe_open(file, framework="numpy") as opened:
                 for name in list(opened.keys()):
                     part = opened.get_slice(name)
-                    found[name] = _Header(file.name, tuple(part.get_shape()), part.get_dtype())
+                    headers[name] = _Header(file.name, tuple(part.get_shape()), part.get_dtype())
         except (OSError, SafetensorError) as error:
             raise ConfigurationError(f"policy.model: {file} must be whole; {error}: download it again") from error
-    if not found:
+    if not headers:
         raise ConfigurationError(f"policy.model: {folder / WEIGHTS_FILE} must hold weights; found none")
-    return found
+    return headers
 
 
 def _weight_files(folder: Path) -> list[Path]:

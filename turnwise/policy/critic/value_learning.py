@@ -60,8 +60,8 @@ class ValueBatch:
 
     def pairs(self) -> tuple[list[float], list[float]]:
         """The values and the returns of all targets, as two lists of the same length."""
-        chosen = self.has_target.values
-        return self.values.values[chosen].tolist(), self.returns.values[chosen].tolist()
+        has_target = self.has_target.values
+        return self.values.values[has_target].tolist(), self.returns.values[has_target].tolist()
 
     def per_token(self) -> tuple[Ragged, Ragged]:
         """Values and returns with one number per token of each sequence: 0 at observation tokens.

@@ -80,17 +80,17 @@ class EmbeddedEngine:
         self._must_be_idle("load a policy")
         self._digest = None
         with computing_threads(self._threads), torch.inference_mode():
-            found = model
-            if found is None:  # an adapter's weights are yet to be merged
-                found = _read_whole(policy, None, self._device) if base is None else load_adapted(base, policy)
-            if is_known_decoder(found):
+            loaded = model
+            if loaded is None:  # an adapter's weights are yet to be merged
+                loaded = _read_whole(policy, None, self._device) if base is None else load_adapted(base, policy)
+            if is_known_decoder(loaded):
                 cache = self._forward.cache if isinstance(self._forward, FusedForward) else None
-                weights = _weights(found, policy, self._device)
-                self._forward = FusedForward(found, weights, self.context_length, self._maximum_episodes, cache)
+                weights = _weights(loaded, policy, self._device)
+                self._forward = FusedForward(loaded, weights, self.context_length, self._maximum_episodes, cache)
             else:
                 if base is not None or model is not None:
-                    found = _read_whole(policy, base, self._device)
-                model, self._forward = None, WholeForward(found)
+                    loaded = _read_whole(policy, base, self._device)
+                model, self._forward = None, WholeForward(loaded)
         self._digest, self._model = digest, model
         self._clear()
 
@@ -213,12 +213,12 @@ class EmbeddedEngine:
         for part, numbers_of_part in zip(logits.split(rows), numbers.split(rows), strict=True):
             log_distribution = (part.float() / (temperature or 1.0)).log_softmax(dim=-1)
             if temperature == 0:
-                chosen = log_distribution.argmax(dim=-1, keepdim=True)
+                tokens_of_part = log_distribution.argmax(dim=-1, keepdim=True)
             else:
                 cumulative = log_distribution.exp().cumsum(dim=-1, dtype=torch.float64)
-                chosen = torch.searchsorted(cumulative, numbers_of_part * cumulative[:, -1:], right=True)
-                chosen.clamp_(max=logits.shape[1] - 1)
-            drawn.append((chosen, log_distribution.gather(1, chosen)))
+                tokens_of_part = torch.searchsorted(cumulative, numbers_of_part * cumulative[:, -1:], right=True)
+                tokens_of_part.clamp_(max=logits.shape[1] - 1)
+            drawn.append((tokens_of_part, log_distribution.gather(1, tokens_of_part)))
         tokens, log_probabilities = (torch.cat(each).squeeze(1).cpu().numpy() for each in zip(*drawn, strict=True))
         return tokens, log_probabilities
 
@@ -262,13 +262,13 @@ def _weights(model: PreTrainedModel, policy: Path, device: torch.device) -> Mapp
     dtype = torch.float32
     if device.type != "cpu":
         dtype = getattr(torch, json.loads((policy / "config.json").read_text(encoding="utf-8"))["dtype"])
-    found: dict[int, torch.Tensor] = {}  # tied tensors stay one
+    by_address: dict[int, torch.Tensor] = {}  # tied tensors stay one
 
     def suited(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.data_ptr() not in found:
+        if tensor.data_ptr() not in by_address:
             moved = tensor.detach().to(device, dtype)
-            found[tensor.data_ptr()] = moved.clone() if moved.data_ptr() % ALIGNMENT else moved
-        return found[tensor.data_ptr()]
+            by_address[tensor.data_ptr()] = moved.clone() if moved.data_ptr() % ALIGNMENT else moved
+        return by_address[tensor.data_ptr()]
 
     return {name: suited(tensor) for name, tensor in merged_weights(model)}
 

@@ -182,31 +182,31 @@ class FusedForward:
         norms = layer.head_norms
         if last is not None:
             query, key_value = layer.qkv.split(heads * self._dimension)
-            found = key_value(normed).view(len(states), -1, self._dimension)
-            keys = self._placed(found[:, : self._key_value_heads], None if norms is None else norms[heads:], plan)
-            values = found[:, self._key_value_heads :]
+            projected = key_value(normed).view(len(states), -1, self._dimension)
+            keys = self._placed(projected[:, : self._key_value_heads], None if norms is None else norms[heads:], plan)
+            values = projected[:, self._key_value_heads :]
             queries = query(normed.index_select(0, last)).view(-1, heads, self._dimension)
             queries = self._placed(queries, None if norms is None else norms[:heads], plan, last)
         else:
-            found = layer.qkv(normed).view(len(states), -1, self._dimension)
-            placed = self._placed(found[:, :both], norms, plan)
-            queries, keys, values = placed[:, :heads], placed[:, heads:], found[:, both:]
+            projected = layer.qkv(normed).view(len(states), -1, self._dimension)
+            placed = self._placed(projected[:, :both], norms, plan)
+            queries, keys, values = placed[:, :heads], placed[:, heads:], projected[:, both:]
         self.cache.write(index, plan.places, keys, values)
-        chosen = plan.attention if last is None else plan.of_last
-        parts = [self._attention(index, queries, call) for call in chosen.calls]
-        found = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return found if chosen.unpadded is None else found.index_select(0, chosen.unpadded)
+        attention = plan.attention if last is None else plan.of_last
+        parts = [self._attention(index, queries, call) for call in attention.calls]
+        projected = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return projected if attention.unpadded is None else projected.index_select(0, attention.unpadded)
 
     def _placed(
-        self, found: torch.Tensor, norms: torch.Tensor | None, plan: _Plan, chosen: torch.Tensor | None = None
+        self, projected: torch.Tensor, norms: torch.Tensor | None, plan: _Plan, rows: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Queries or keys, [tokens, heads, dimension], normed and rotated by their positions: see `rotations`."""
         if norms is not None:
-            found = rms_norm(found, found.shape[2:], None, self._epsilon).mul_(norms)
+            projected = rms_norm(projected, projected.shape[2:], None, self._epsilon).mul_(norms)
         cosine, sine = plan.cosine, plan.sine
-        if chosen is not None:
-            cosine, sine = cosine.index_select(0, chosen), sine.index_select(0, chosen)
-        return (found * cosine).addcmul_(found.roll(self._dimension // 2, -1), sine)
+        if rows is not None:
+            cosine, sine = cosine.index_select(0, rows), sine.index_select(0, rows)
+        return (projected * cosine).addcmul_(projected.roll(self._dimension // 2, -1), sine)
 
     def _attention(self, index: int, queries: torch.Tensor, call: Attention | SingleQueries) -> torch.Tensor:
         """Attention of [tokens, heads, dimension]: [queries of the call, heads x dimension].
@@ -226,9 +226,9 @@ class FusedForward:
         grouped = (
             queries.reshape(shape).permute(0, 2, 3, 1, 4).reshape(sequences, self._key_value_heads, -1, self._dimension)
         )
-        found = scaled_dot_product_attention(grouped, keys, values, attn_mask=call.mask)
-        found = found.view(sequences, self._key_value_heads, shared, -1, self._dimension).permute(0, 3, 1, 2, 4)
-        return found.reshape(-1, self._heads * self._dimension)
+        attended = scaled_dot_product_attention(grouped, keys, values, attn_mask=call.mask)
+        attended = attended.view(sequences, self._key_value_heads, shared, -1, self._dimension).permute(0, 3, 1, 2, 4)
+        return attended.reshape(-1, self._heads * self._dimension)
 
     def _plan(self, new: NewTokens) -> _Plan:
         positions = np.repeat(new.past, new.counts) + within(new.counts)

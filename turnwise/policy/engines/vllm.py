@@ -103,13 +103,13 @@ class VllmEngine:
             return
         self._must_be_idle("load a policy")
         self._digest = None
-        found = architecture(policy, self._device)
+        needed = architecture(policy, self._device)
         with computing_threads(self._threads), uncompiled():
-            starts = found != self._architecture
+            starts = needed != self._architecture
             if starts:
                 self.close()
                 self._start(policy, without_weights=base is not None)
-                self._architecture = found
+                self._architecture = needed
             self._wake("weights")
             if not starts or base is not None:
                 self._hand_over(policy, model, base)

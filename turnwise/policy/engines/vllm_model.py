@@ -121,5 +121,5 @@ def named_tensors(policy: Path, base: Path | None) -> Iterable[tuple[str, torch.
 
 
 def _configuration(policy: Path) -> PretrainedConfig:
-    found: PretrainedConfig = AutoConfig.from_pretrained(str(policy), trust_remote_code=False)
-    return found
+    configuration: PretrainedConfig = AutoConfig.from_pretrained(str(policy), trust_remote_code=False)
+    return configuration

@@ -79,8 +79,7 @@ class TokenLoss:
     dual_clipped: Tensor
     """Boolean: true where the dual clip stopped the gradient."""
     divergence: Tensor
-    """Schulman's estimate of KL(mu || pi), in nats: r - 1 - log r of the token, never negative.
-    Detached."""
+    """Schulman's estimate of KL(mu || pi), in nats: r - 1 - log r of the token, never negative. Detached."""
 
 
 def token_loss(
@@ -399,12 +398,7 @@ def gamma_weight_loss(
 
 
 def direct_reward_loss(
-    log_pi: Tensor,
-    log_mu: Tensor,
-    advantages: Tensor,
-    sequence: Tensor,
-    *,
-    beta: Positive = 1.0,
+    log_pi: Tensor, log_mu: Tensor, advantages: Tensor, sequence: Tensor, *, beta: Positive = 1.0
 ) -> TokenLoss:
     """DRO, direct reward optimisation (Richemond et al. 2024, arXiv 2405.19107), with advantages in place of r - V.
 
