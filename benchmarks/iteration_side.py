@@ -57,7 +57,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "evaluation": ("tasks.rollout.evaluate:evaluate.fn",),
     "probe": ("tasks.health.health:probe.fn",),
     "credit": ("tasks.credit.credit:credit.fn", "tasks.credit.select:select.fn"),
-    "health": ("tasks.health.health:health.fn", "flows.health:respond"),
+    "health": ("tasks.health.health:health.fn", "flows.health:return_to_healthy"),
     "reading": (
         "turnwise.data.trajectory_files:read_trajectories",
         "tasks.restoring:trajectories_of",

@@ -107,20 +107,20 @@ def _is_approved(experiment: Experiment) -> bool:
     plan = plan_ablation(experiment)
     if all(each.recorded is not None for each in plan.stages):
         return True
-    asked = Approval.with_initial_data(description=question(plan), approved=True)
+    form = Approval.with_initial_data(description=question(plan), approved=True)
     answer = pause_flow_run(
-        wait_for_input=asked, timeout=SECONDS_TO_APPROVE, poll_interval=SECONDS_BETWEEN_LOOKS, key="approval"
+        wait_for_input=form, timeout=SECONDS_TO_APPROVE, poll_interval=SECONDS_BETWEEN_LOOKS, key="approval"
     )
     return bool(answer.approved)
 
 
 def _run_name() -> str:
     """The name of a flow run: its flow and parameters, written as on the command line."""
-    given = runtime.flow_run.parameters
-    changes = {} if given["changes"] is None else Changes.model_validate(given["changes"]).settings()
-    settings = [f"{key}={value}" for key, value in {**changes, **(given["settings"] or {})}.items()]
-    chosen = [str(given[name]) for name in ("variant", "seed") if given.get(name) is not None]
-    return " ".join([runtime.flow_run.flow_name, *(given["overlays"] or [given["parameters"]]), *chosen, *settings])
+    named = runtime.flow_run.parameters
+    changes = {} if named["changes"] is None else Changes.model_validate(named["changes"]).settings()
+    settings = [f"{key}={value}" for key, value in {**changes, **(named["settings"] or {})}.items()]
+    chosen = [str(named[name]) for name in ("variant", "seed") if named.get(name) is not None]
+    return " ".join([runtime.flow_run.flow_name, *(named["overlays"] or [named["parameters"]]), *chosen, *settings])
 
 
 @flow(name="prepare", flow_run_name=_run_name)
@@ -139,8 +139,8 @@ def prepare(
         settings: further values by dotted key, e.g. `{"variants.mt-grpo.rollout.group_size": 8}`.
     """
     _begin()
-    made = run_flow(preparation, _load(parameters, overlays, changes, settings))
-    return {name: str(reference) for name, reference in vars(made).items()}
+    prepared = run_flow(preparation, _load(parameters, overlays, changes, settings))
+    return {name: str(reference) for name, reference in vars(prepared).items()}
 
 
 @flow(name="evaluate", flow_run_name=_run_name)

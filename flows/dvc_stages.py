@@ -62,8 +62,8 @@ def materialise(stage: str, experiment: Experiment, variant: str | None = None, 
 
 def _stage_run_name() -> str:
     """The name of a stage's flow run, e.g. `train mt-grpo seed 1`."""
-    given = runtime.flow_run.parameters
-    return given["stage"] if given["variant"] is None else f"{given['stage']} {given['variant']} seed {given['seed']}"
+    named = runtime.flow_run.parameters
+    return named["stage"] if named["variant"] is None else f"{named['stage']} {named['variant']} seed {named['seed']}"
 
 
 @flow(name="DVC stage", flow_run_name=_stage_run_name, validate_parameters=False, persist_result=False)

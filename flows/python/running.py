@@ -40,8 +40,8 @@ class FinishedAblation(RecordedRuns):
     def __init__(self, experiment: Experiment, result: AblationResult) -> None:
         self.experiment, self.result = experiment, result
         self.report = AblationReport(result.report, result.folder)
-        found = runs(experiment.ablation.name, tracking=tracking_uri(experiment))
-        super().__init__(list(found), found.tracking)
+        recorded = runs(experiment.ablation.name, tracking=tracking_uri(experiment))
+        super().__init__(list(recorded), recorded.tracking)
 
     @property
     def digest(self) -> str:

@@ -64,10 +64,10 @@ def evaluation_metrics(split: str, full: Reference, at_horizon: Reference | None
     return _success_first({**metrics_in(split, full), **at_limit}, split)
 
 
-def metrics_in(group: str, made: Reference) -> dict[str, float]:
+def metrics_in(group: str, artifact: Reference) -> dict[str, float]:
     """The metrics of one artifact, named as in a group."""
     stage = iteration_stages.recorded_groups().get(group)
-    return _under(group, default_store().metrics(made)) if stage is None else _stage_metrics(stage, group, made)
+    return _under(group, default_store().metrics(artifact)) if stage is None else _stage_metrics(stage, group, artifact)
 
 
 def _stage_metrics(stage: IterationStage, group: str, artifact: Reference) -> dict[str, float]:
