@@ -148,6 +148,8 @@ def write_study(study: Study, about: Mapping[str, str], folder: Path, success: S
     figure = credit_figure(study)
     write_whole(folder / "table.csv", as_csv(header(study), rows(study)))
     write_whole(folder / f"{figure.name}.png", figure.png())
+    for earlier in ("success.csv", "success.png"):  # of a study that was held against runs
+        (folder / earlier).unlink(missing_ok=True)
     if success is not None:
         second = success_figure(success)
         write_whole(folder / f"{second.name}.csv", as_csv(second.header, second.data))
