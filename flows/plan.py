@@ -44,6 +44,8 @@ class PlannedStage:
     """Its cache key; None where that is not known before what it reads is recorded."""
     recorded: Reference | None
     """The result that is recorded, if there is one."""
+    call: Call
+    """The call itself, not made."""
 
     @property
     def kind(self) -> str:
@@ -174,7 +176,7 @@ class _Way:
             # What the stage reads may not be to be had here: then it is not recorded either.
             with suppress(TurnwiseError, OSError):
                 key, recorded = call.key, call.recorded()
-        self.stages.append(PlannedStage(call.stage, call.label, self._run, self._iteration, key, recorded))
+        self.stages.append(PlannedStage(call.stage, call.label, self._run, self._iteration, key, recorded, call))
         return recorded or call.unrecorded
 
     def train_all(self, experiment: Experiment, prepared: Prepared, warm_start: Reference) -> list[Run]:

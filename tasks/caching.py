@@ -136,6 +136,16 @@ class Dependencies:
             "platform": run_environment.platform() if self.platform_bound else None,
         }
 
+    def beside_settings(self, parameters: Any) -> dict[str, Any]:
+        """What the result depends on besides settings, inputs and platform: code, and what lies outside the project.
+
+        That is what a tool cannot see which knows the project's files and parameters, as DVC does.
+        """
+        made_by, known = self.made_by(parameters), known_by_content(parameters)
+        outside = {name: known[name] for name, value in parameters if isinstance(value, Outside | WorldSection)}
+        read = self.reads(parameters) if self.reads else {}
+        return {**made_by, "platform": None, "reads": dict(read), "outside": outside}
+
     def modules(self, parameters: Any) -> list[str]:
         """The modules whose code, with all that they import, the result depends on."""
         return [*self.computing_modules, *(self.code(parameters) if self.code else [])]

@@ -215,7 +215,7 @@ def evaluation_line(name: str, metrics: Mapping[str, float]) -> str:
 
 def stage(
     name: Annotated[
-        Literal["prepare", "warm_start", "train", "report"],
+        Literal["fingerprints", "prepare", "warm_start", "train", "report"],
         typer.Argument(metavar="STAGE", help="A stage of dvc.yaml.", show_default=False),
     ],
     parameters: ParametersFile = PARAMETERS_FILE,
@@ -232,6 +232,11 @@ def stage(
     os.environ["TURNWISE_HOME"] = str(home())
     os.environ.pop("DVC_ROOT", None)
     chosen = load_experiment(parameters, None, None)
+    if name == "fingerprints":
+        from flows.dvc_dependencies import write_fingerprints
+
+        write_fingerprints(chosen)
+        return
     from rich.console import Console
 
     from flows.runtime.flow_runs import ready_to_run

@@ -20,6 +20,8 @@ from project_copy import ROOT, asked_outside, commit_all, copy_home, copy_projec
 from ruamel.yaml import YAML
 
 from envs.browser.chromium import find_chromium
+from flows.dvc_dependencies import calls_by_stage
+from flows.plan import plan_ablation
 from turnwise.config.overlays import read_yaml
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.errors import ConfigurationError
@@ -128,6 +130,27 @@ def test_again_does_nothing(reproduction: Reproduction) -> None:
     assert git(reproduction.clone, "status", "--porcelain") == "", "and leaves no file behind that Git would see"
 
 
+@pytest.mark.parametrize(
+    ("file", "edit", "runs"),
+    [
+        ("turnwise/credit/group_relative.py", "# said otherwise\n", []),
+        ("turnwise/results/report.py", "CHANGED = 1\n", ["report"]),
+        ("turnwise/credit/reinforce.py", "CHANGED = 1\n", ["train@grpo-or-1", "train@mt-grpo-1"]),
+    ],
+)
+def test_an_edit_concerns_the_stages_whose_results_depend_on_it(
+    reproduction: Reproduction, file: str, edit: str, runs: list[str]
+) -> None:
+    edited = reproduction.clone / file
+    try:
+        edited.write_text(edited.read_text() + edit)
+        run(reproduction.clone, "dvc", "repro", "--single-item", "fingerprints")
+        changed = json.loads(run(reproduction.clone, "dvc", "status", "--json", *STAGES).splitlines()[-1])
+    finally:
+        git(reproduction.clone, "reset", "--hard", "--quiet")
+    assert list(changed) == runs
+
+
 def test_the_policies_are_complete_folders_for_transformers(reproduction: Reproduction) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -231,8 +254,7 @@ def test_a_policy_leaves_by_its_name(reproduction: Reproduction, tmp_path: Path)
 
 def test_the_graph_of_the_report_is_that_of_this_experiment(reproduction: Reproduction) -> None:
     drawn = run(reproduction.clone, "dvc", "dag", "--mermaid", "report")
-    base_policies = {f"experiments/pretraining/dvc.yaml:base-{size}" for size in ("1m", "3m")}
-    assert set(re.findall(r'\["(.+?)"\]', drawn)) == {*STAGES, *base_policies}, "which lie in the code folder"
+    assert set(re.findall(r'\["(.+?)"\]', drawn)) == {*STAGES, "fingerprints"}
 
 
 @pytest.fixture
@@ -277,6 +299,14 @@ def test_the_stages_track_every_parameter() -> None:
         for key in stages[stage]["params"]:
             section, _, name = key.partition(".")
             assert section in values and (not name or name in values[section]), key
+
+
+def test_the_fingerprints_are_those_of_every_call_of_an_ablation() -> None:
+    tiny = load(ROOT / "tests" / "parameters.yaml")
+    planned = {(each.stage, each.label) for each in plan_ablation(tiny, looks=False).stages}
+    calls = [call for made in calls_by_stage(tiny).values() for call in made]
+    first = {(stage, label) for stage, label in planned if not re.search(r"seed (?!1\b)", label)}
+    assert {(call.stage, call.label) for call in calls} == first
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,12 @@ def function_digest(function: Callable[..., Any]) -> str:
 
     Decorators, annotations, docstrings and the code of other packages do not count. A source is read once per process.
     """
-    return _function_digest(function.__module__, function.__qualname__)
+    return definition_digest(function.__module__, function.__qualname__)
 
 
 @cache
-def _function_digest(module: str, name: str) -> str:
+def definition_digest(module: str, name: str) -> str:
+    """`function_digest` of a function or class of this name in a module, which is not imported."""
     if name not in _definitions(module):  # defined within another function
         return digest_of([ast.dump(node) for node in _definitions(module).values()])
     package = module.rpartition(".")[0]
