@@ -25,6 +25,7 @@ THREADS: Mapping[str, str] = {
     "EventsWorkerThread": "Prefect's: it sends events there",
     "GlobalEventLoopThread": "Prefect's: the loop of its calls",
     "LastingStatesThread": "ours in place of Prefect's sender of events",
+    "MlflowLocalArtifactRepository_*": "MLflow's pool, which reads the tables of runs for those who ask it",
     "RunSyncEventLoopThread": "Prefect's: the loop of its calls from a running loop",
     "S3 of the session": "moto's server, which every test of tests/store takes in turn",
     "asyncio_*": "the pool of a loop that goes on: Prefect's or fsspec's",

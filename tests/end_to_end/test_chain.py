@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -68,6 +69,19 @@ def computed(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> I
     yield home, digest
 
 
+@contextmanager
+def tracking_at(address: str) -> Iterator[None]:
+    """MLflow's own functions in the block read this database."""
+    import mlflow
+
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(address)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
 def test_the_best_policy_is_registered_once_and_is_opened_by_mlflow(
     computed: tuple[Path, str], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,13 +98,9 @@ def test_the_best_policy_is_registered_once_and_is_opened_by_mlflow(
     success = {each.id: success_of(each.artifacts.iterations[-1]["evaluation"]) for each in find_runs(address)}
     assert version.run_id in {each.id for each in runs} and success[version.run_id] == max(success.values())
     assert client.get_model_version_by_alias("tiny-agent", "best").version == version.version
-    before = mlflow.get_tracking_uri()
-    try:
-        mlflow.set_tracking_uri(address)
+    with tracking_at(address):
         pipeline = mlflow.transformers.load_model("models:/tiny-agent@best")
         answers = mlflow.pyfunc.load_model("models:/tiny-agent@best")
-    finally:
-        mlflow.set_tracking_uri(before)
     asked = [{"role": "user", "content": "hello"}]
     reply = pipeline(asked, max_new_tokens=4, do_sample=False)[0]["generated_text"][-1]
     assert reply["role"] == "assistant"
@@ -159,6 +169,24 @@ def test_every_iteration_of_every_run_is_recorded_once(computed: tuple[Path, str
             "rollout/reward/invalid_turn",
         ):
             assert [point.step for point in history[metric]] == [1, 2], metric
+
+
+def test_every_test_episode_is_a_row_of_mlflows_tables(home: Path) -> None:
+    import mlflow
+
+    address = f"sqlite:///{home / 'mlflow.db'}"
+    runs, client = find_runs(address), mlflow.MlflowClient(address)
+    with tracking_at(address):
+        experiment = client.get_run(runs[0].id).info.experiment_id
+        table = client.load_table(experiment, "test_episodes.json", extra_columns=["run_id"])
+    assert set(table["run_id"]) == {each.id for each in runs} and len(runs) == 2
+    for run in runs:
+        assert run.artifacts.test is not None
+        rows = table[(table["run_id"] == run.id) & (table["replies"] == "sampled")]
+        metrics = default_store().metrics(run.artifacts.test)
+        assert rows["success"].mean() == pytest.approx(metrics["sampled/success"])
+        assert rows["reward/goal"].mean() == pytest.approx(metrics["sampled/reward/goal"])
+        assert len(rows) == tiny().data.test_tasks * tiny().evaluation.samples
 
 
 def test_engine_and_learner_agree_at_every_update(computed: tuple[Path, str]) -> None:

@@ -219,6 +219,15 @@ class TrackedRun:
         if self._client.content(self._entity, name) != text.encode():
             self._client.log_text(self.id, text, name)
 
+    def log_table(self, columns: Mapping[str, Sequence[Any]], name: str) -> None:
+        """Record a table of an unfinished run, by column; `mlflow.load_table(name)` has that of all runs together.
+
+        A table of this name that the run has already stays: its rows are results.
+        """
+        with self._unfinished() as unfinished:
+            if unfinished and self._client.content(self._entity, name) is None:
+                self._client.log_table(self.id, dict(columns), name)
+
     def save_view(self, name: str, columns: Sequence[str], charts: Sequence[Chart] = ()) -> None:
         """Save a view (*Views* on the experiment's page): this run's children by variant, these metrics as columns."""
         value = saved_view(name, self._entity.info.start_time, self.id, columns, charts)

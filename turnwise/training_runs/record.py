@@ -18,7 +18,7 @@ from typing import Literal, ParamSpec
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
 from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import SAMPLED, read_credit, read_evaluation
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_credit, read_evaluation
 from turnwise.errors import ConfigurationError, TrackingUnreachable, TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
@@ -45,6 +45,8 @@ CONTEXTS: Mapping[Split, Literal["training", "validation", "testing"]] = {
     "validation": "validation",
     "test": "testing",
 }
+TEST_TABLE = "test_episodes.json"
+"""The table of a run's test episodes among its MLflow artifacts."""
 SECONDS_BETWEEN_WRITES = 30.0
 """Iterations that are shorter than this are written together. What a killed run has not written, it writes when it is
 started again."""
@@ -261,8 +263,9 @@ class AblationRecord:
             recorded_task_set(run.experiment, self._prepared, "test"),
         )
         child.log_summary(evaluation_metrics("test", tested, run.test_at_horizon), policy)
-        test = read_evaluation(tested, SAMPLED)[: self._experiment.tracking.traces]
-        child.log_trajectories("test", test, weights=self._weights)
+        episodes = {mode: read_evaluation(tested, mode) for mode in (SAMPLED, GREEDY)}
+        child.log_trajectories("test", episodes[SAMPLED][: self._experiment.tracking.traces], weights=self._weights)
+        child.log_table(episode_columns(episodes, list(self._weights)), TEST_TABLE)
 
     def whole(self, run: Run) -> None:
         """Record a run that has ended before; what is recorded of it already stays."""
@@ -324,6 +327,23 @@ class AblationRecord:
             [advantages[index] for index in chosen],
             self._weights,
         )
+
+
+def episode_columns(
+    episodes: Mapping[str, Sequence[Trajectory]], rewards: Sequence[str]
+) -> dict[str, list[str | int | float | bool]]:
+    """A row for each episode, by column: its task, how replies were chosen, what came of it, and its raw rewards."""
+    rows = [(mode, each) for mode, played in episodes.items() for each in played]
+    return {
+        "task": [each.task.id for _, each in rows],
+        "replies": [mode for mode, _ in rows],
+        "sample": [each.replica for _, each in rows],
+        "success": [each.success for _, each in rows],
+        "ending": [each.ending.value for _, each in rows],
+        **{f"reward/{name}": [each.total(name) for _, each in rows] for name in rewards},
+        "turns": [len(each.turns) for _, each in rows],
+        "reply_tokens": [sum(len(turn.reply_tokens) for turn in each.turns) for _, each in rows],
+    }
 
 
 def _own_parameters(experiment: Experiment) -> dict[str, object]:
