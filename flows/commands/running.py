@@ -233,7 +233,7 @@ def stage(
     os.environ.pop("DVC_ROOT", None)
     chosen = load_experiment(parameters, None, None)
     if name == "fingerprints":
-        from flows.dvc_dependencies import write_fingerprints
+        from flows.dvc.fingerprints import write_fingerprints
 
         write_fingerprints(chosen)
         return
@@ -242,7 +242,7 @@ def stage(
     from flows.runtime.flow_runs import ready_to_run
 
     ready_to_run(chosen, Console())
-    from flows.dvc_stages import materialise  # imports Prefect
+    from flows.dvc.stages import materialise  # imports Prefect
 
     materialise(name, chosen, variant, seed)
 

@@ -20,7 +20,7 @@ from project_copy import ROOT, asked_outside, commit_all, copy_home, copy_projec
 from ruamel.yaml import YAML
 
 from envs.browser.chromium import find_chromium
-from flows.dvc_dependencies import calls_by_stage
+from flows.dvc.fingerprints import calls_by_stage
 from flows.plan import plan_ablation
 from turnwise.config.overlays import read_yaml
 from turnwise.config.schema import BESIDE_RESULTS
@@ -110,7 +110,7 @@ def test_nobody_outside_this_machine_was_asked(reproduction: Reproduction) -> No
 
 def test_what_dvc_tracks_is_the_same_in_every_home(reproduction: Reproduction) -> None:
     # The ablation has left its results in the reference's store: the stages only take them out.
-    from flows.dvc_stages import materialise
+    from flows.dvc.stages import materialise
 
     with working_in(reproduction.reference):
         tiny = load(Path("params.yaml"))
@@ -321,7 +321,7 @@ def test_the_fingerprints_are_those_of_every_call_of_an_ablation() -> None:
 def test_what_is_no_stage_of_the_ablation_is_refused(
     stage: str, variant: str | None, seed: int | None, message: str
 ) -> None:
-    from flows.dvc_stages import materialise
+    from flows.dvc.stages import materialise
 
     with pytest.raises(ConfigurationError, match=message):
         materialise(stage, load(ROOT / "params.yaml"), variant, seed)

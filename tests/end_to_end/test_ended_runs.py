@@ -17,9 +17,9 @@ from comparison import compared
 from project_copy import ROOT, TINY
 
 import turnwise as tw
-from flows import dvc_stages
 from flows import report as reports
 from flows.commands.cli import status_of
+from flows.dvc import stages as dvc_stages
 from flows.python.recorded import runs as recorded_runs
 from flows.report import AblationResult
 from flows.sweep import sweep, sweep_experiment

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from recorded_runs import tiny
 
-from flows.dvc_stages import materialise_run
+from flows.dvc.stages import materialise_run
 from flows.prepare import prepare_materials, prepare_policy
 from flows.runtime import disk
 from tests.own_view import let_see

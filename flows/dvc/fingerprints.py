@@ -30,7 +30,7 @@ WRITERS = {
     "train": "materialise_run",
     "report": "materialise_report",
 }
-"""The functions of `flows.dvc_stages` that write each stage's files. Importing them would import Prefect."""
+"""The functions of `flows.dvc.stages` that write each stage's files. Importing them would import Prefect."""
 
 
 def write_fingerprints(experiment: Experiment) -> None:
@@ -39,7 +39,7 @@ def write_fingerprints(experiment: Experiment) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name, calls in calls_by_stage(experiment).items():
         tasks = {call.stage: digest_of(dependencies_of(call.task).beside_settings(call.parameters)) for call in calls}
-        written = definition_digest("flows.dvc_stages", WRITERS[name.partition("/")[0]])
+        written = definition_digest("flows.dvc.stages", WRITERS[name.partition("/")[0]])
         text = json.dumps({"files": written, **dict(sorted(tasks.items()))}, indent=1)
         write_whole(folder / f"{name}.json", f"{text}\n")
 
