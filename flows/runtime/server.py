@@ -27,12 +27,14 @@ origin (`flows.runtime.own_pages` closes them).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import http.client
 import importlib.metadata
 import json
 import os
+import secrets
 import signal
 import socket
 import sqlite3
@@ -119,10 +121,15 @@ def address(port: int) -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback address that nobody listens on.
+
+    It is below those that the system gives to outgoing connections, one of which could take it before the server does.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def start_process(folder: Path, port: int) -> subprocess.Popen[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import httpx
 from project_copy import copy_project, importing, start
 
-from flows.runtime.server import copy_tables, has_tables
+from flows.runtime.server import copy_tables, free_port, has_tables
 
 START_SECONDS = 500.0
 COMMANDS = ("deploy", "deployment", "work_pool", "automation")
@@ -42,9 +41,7 @@ class Site:
 def deployed(folder: Path) -> Iterator[Site]:
     """A copy of the project, deployed on a server that ends with the block, as its worker does."""
     project = copy_project(folder / "project", drawn=False)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = free_port()
     variables = {
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from typing import Any
 
 import pytest
 import torch
+
+from flows.runtime.server import free_port
 
 START_SECONDS = 400
 """More than a server takes to start on a busy machine."""
@@ -33,9 +34,7 @@ def served(folder: Path, log_file: Path, *options: str) -> Iterator[str]:
     """
     if find_spec("vllm") is None:
         pytest.skip("vLLM is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "policy"]
     arguments += ["--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", str(64 * 2**20), *options]
     offline = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TORCH_COMPILE_DISABLE": "1"}

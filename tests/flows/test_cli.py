@@ -6,7 +6,6 @@ import logging
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 
 from flows.commands import cli
 from flows.commands.cli import COMMANDS, FAULTS_SHOWN, FirstFaults, is_not_said_at_the_end, name_of, status_of
+from flows.runtime.server import free_port
 from turnwise.errors import StoreUnreachable
 
 ROOT = Path(__file__).parents[2]
@@ -140,9 +140,7 @@ def status(url: str, **headers: str) -> int:
 
 
 def test_ui_serves_mlflows_pages_to_this_machine_and_its_own_pages_only(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {**os.environ, "TURNWISE_HOME": str(tmp_path)}
     with (tmp_path / "output").open("wb") as output:
         served = subprocess.Popen(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import turnwise as tw
+from flows.runtime.server import free_port
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.architecture import create_policy
@@ -157,9 +157,7 @@ def test_a_tracking_store_that_cannot_be_opened_is_refused_before_the_first_stag
     (tmp_path / "text.db").write_text("no database at all, but long enough to be looked at as one" * 20)
     (tmp_path / "folder.db").mkdir()
     (tmp_path / "file").write_text("")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     uris = [f"sqlite:///{tmp_path / name}" for name in ("text.db", "folder.db", "file/mlflow.db")]
     for uri in (*uris, f"http://127.0.0.1:{port}"):
         said = refused(f"tracking.uri={uri}", ask=lambda experiment: tw.ablation(experiment, quiet=True))

@@ -88,6 +88,12 @@ def test_a_server_lists_finished_runs_for_as_long_as_is_set_unless_the_environme
     assert os.environ[SECONDS_THAT_RUNS_STAY] == "172800"
 
 
+def test_a_free_port_is_none_that_the_system_gives_to_outgoing_connections() -> None:
+    (first, _) = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    ports = [server.free_port() for _ in range(20)]
+    assert all(1024 <= port < int(first) for port in ports) and len(set(ports)) > 1
+
+
 def test_the_server_of_a_new_home_begins_with_the_tables_that_another_has_made(
     prefect_server: str, tmp_path: Path
 ) -> None:
