@@ -51,7 +51,7 @@ def forget() -> None:
     code._remembered.cache_clear()
     code._not_yet_written.clear()
     code._closure.cache_clear()
-    code._function_digest.cache_clear()
+    code.definition_digest.cache_clear()
     code._definitions.cache_clear()
     code._is_uninstalled.cache_clear()
     code._edited.clear()
@@ -310,7 +310,7 @@ def test_the_digest_of_a_function_has_what_it_uses_of_its_module(
 ) -> None:
     def digest() -> str:
         forget()
-        return code._function_digest("staged", "stage")
+        return code.definition_digest("staged", "stage")
 
     (folder / "staged.py").write_text(FUNCTION)
     before = digest()
@@ -396,7 +396,7 @@ def test_the_digest_of_a_function_has_what_it_uses_of_modules_beside_its_own(
 ) -> None:
     def digest() -> str:
         forget()
-        return code._function_digest("stages.stage", "stage")
+        return code.definition_digest("stages.stage", "stage")
 
     (folder / "stages").mkdir()
     for each, text in BESIDE.items():
