@@ -113,7 +113,7 @@ def test_rules_that_need_a_critic_a_second_reading_or_a_greedy_episode_are_judge
 
 
 def test_the_rules_of_variants_are_judged_where_no_study_has_them(run: StudyRun) -> None:
-    own = {"credit": {"estimator": "grpo", "options": {"deviation": "none"}}}
+    own = {"credit": {"estimator": "grpo", "options": {"deviation": "none", "rewards": "merged"}}}
     usual = {"credit": {"estimator": "rloo", "options": {"rewards": "merged"}}}
     found = studied(tiny(variants={"own": own, "usual": usual}, **{"ablation.variants": ["own", "usual"]}))
     assert (found.computed, found.study.figures[-1].title) == (1, "variant own")

@@ -29,7 +29,7 @@ from turnwise.agent.replay import Continuation
 from turnwise.config.schema import RewardSection
 from turnwise.credit import CreditBatch, estimate
 from turnwise.credit.batch import weighted_returns, weighted_rewards
-from turnwise.credit_study.truth import Truth, agreement
+from turnwise.credit_study.truth import Decisions, Truth, agreement
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.policy.engines.contract import Reply
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
@@ -187,13 +187,15 @@ def test_the_truth_says_how_exact_it_is(trajectories: list[Trajectory], truth: T
 
 def test_an_unbiased_rule_passes_on_the_whole_truth_and_a_group_mean_three_quarters_of_it(rules: EpisodeConfig) -> None:
     many = played(rules, 500)
-    of_turns, outcome = weighted_rewards(trajectory_arrays(many), REWARDS)
+    arrays = trajectory_arrays(many)
+    of_turns, outcome = weighted_rewards(arrays, REWARDS)
     batch = CreditBatch(group=[each.group for each in many], turn_rewards=of_turns, outcome=outcome.tolist())
+    decisions = Decisions.of(arrays)
     known = [[KNOWN[turn.actions[0]] for turn in trajectory.turns] for trajectory in many]
     exactly = Truth(known, [[0.0] * len(row) for row in known])
 
     def slopes(estimator: str, **options: object) -> list[float]:
-        found = agreement(estimate(estimator, batch, **options), exactly, batch.group, seed=0)
+        found = agreement(estimate(estimator, batch, **options), exactly, batch.group, decisions, seed=0)
         return [slope.value for slope in found.slopes if slope is not None]
 
     # The return of a first reply varies by about 0.4, true advantages by 0.225: over 2,000 of them the slope has an
