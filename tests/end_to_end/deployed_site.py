@@ -41,7 +41,7 @@ class Site:
 def deployed(folder: Path) -> Iterator[Site]:
     """A copy of the project, deployed on a server that ends with the block, as its worker does."""
     project = copy_project(folder / "project", drawn=False)
-    port = free_port()
+    port = str(free_port())
     variables = {
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
