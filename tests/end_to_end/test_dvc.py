@@ -20,7 +20,7 @@ from project_copy import ROOT, asked_outside, commit_all, copy_home, copy_projec
 from ruamel.yaml import YAML
 
 from envs.browser.chromium import find_chromium
-from flows.dvc.fingerprints import calls_by_stage
+from flows.dvc.fingerprints import WRITERS, calls_by_stage
 from flows.plan import plan_ablation
 from turnwise.config.overlays import read_yaml
 from turnwise.config.schema import BESIDE_RESULTS
@@ -299,6 +299,14 @@ def test_the_stages_track_every_parameter() -> None:
         for key in stages[stage]["params"]:
             section, _, name = key.partition(".")
             assert section in values and (not name or name in values[section]), key
+
+
+def test_the_fingerprints_have_the_functions_that_write_each_stages_files() -> None:
+    from flows.dvc import stages
+
+    assert all(callable(getattr(stages, name)) for name in WRITERS.values())
+    read = {path: json.loads(path.read_text())["files"] for path in (ROOT / "fingerprints").rglob("*.json")}
+    assert len(set(read.values())) == len(WRITERS), "one for each function"
 
 
 def test_the_fingerprints_are_those_of_every_call_of_an_ablation() -> None:
