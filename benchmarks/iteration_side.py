@@ -82,7 +82,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "turnwise.store.stage_records:recorded",
     ),
     "Prefect": ("prefect.tasks:Task.__call__",),
-    "MLflow": ("turnwise.training_runs.record:AblationRecord.iteration",),
+    "MLflow": ("turnwise.records.record:AblationRecord.iteration",),
     "retention": ("flows.train:_prune_behind",),
     "display": ("turnwise.training_runs.display:Display.started", "turnwise.training_runs.display:Display.finished"),
 }
@@ -298,7 +298,7 @@ def main() -> None:
         accountant = Accountant()
         from flows import ablation
         from turnwise.experiment import load, single
-        from turnwise.training_runs.record import AblationRecord
+        from turnwise.records.record import AblationRecord
 
         observe(accountant)
         turns = Turns(accountant, ServerClock(Path(wanted.home)), answers)

@@ -18,12 +18,12 @@ from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import untagged_tasks
 from flows.workers.sharing import shared_runs
 from turnwise.experiment import Experiment
+from turnwise.records.record import recording_store
+from turnwise.records.results import all_references, keep_time
 from turnwise.results.cells import WARM_START
 from turnwise.store.default import require_place
 from turnwise.training_runs.memory import require_memory
 from turnwise.training_runs.observing import observing
-from turnwise.training_runs.record import recording_store
-from turnwise.training_runs.results import all_references, keep_time
 from turnwise.training_runs.seeds import make_runs
 from turnwise.training_runs.state import AblationOutcome, divided
 

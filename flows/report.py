@@ -17,7 +17,19 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
+from turnwise.exports.policy import register_best
 from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
+from turnwise.records.metrics import summary_metrics
+from turnwise.records.record import AblationRecord, tracking_uri
+from turnwise.records.results import (
+    all_references,
+    compared_with_former,
+    digests_of,
+    read_report,
+    results_folder,
+    with_circumstances,
+    write_results,
+)
 from turnwise.reporting.formatting import budget_sentences, race_sentences
 from turnwise.results.cells import WARM_START
 from turnwise.results.report import ReportedRun, ReportParameters
@@ -27,19 +39,7 @@ from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest
 from turnwise.tracking.finding import find_runs
 from turnwise.training_runs import iteration_stages
-from turnwise.training_runs.exported_policy import register_best
 from turnwise.training_runs.iteration_stages import plotted_measures
-from turnwise.training_runs.metrics import summary_metrics
-from turnwise.training_runs.record import AblationRecord, tracking_uri
-from turnwise.training_runs.results import (
-    all_references,
-    compared_with_former,
-    digests_of,
-    read_report,
-    results_folder,
-    with_circumstances,
-    write_results,
-)
 from turnwise.training_runs.state import AblationOutcome, Prepared, Run, play_parameters, require_none, said_of
 
 logger = logging.getLogger(__name__)

@@ -35,6 +35,8 @@ from turnwise.data.outcomes import LeftOut
 from turnwise.data.task_sets import tasks_of
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build
+from turnwise.records.record import recording_store
+from turnwise.records.results import all_references, results_folder
 from turnwise.reporting.sweep import SweepReport
 from turnwise.results.cells import curve, task_means, whole_curve
 from turnwise.results.outcomes import collected, ended_run
@@ -45,8 +47,6 @@ from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
 from turnwise.training_runs.memory import require_memory
 from turnwise.training_runs.observing import observing
-from turnwise.training_runs.record import recording_store
-from turnwise.training_runs.results import all_references, results_folder
 from turnwise.training_runs.seeds import every_run
 from turnwise.training_runs.state import Prepared, Run, divided, require_none, said_of
 from turnwise.world import World

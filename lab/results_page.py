@@ -18,6 +18,7 @@ from rich.console import Console
 
 from turnwise.config.overlays import read_yaml
 from turnwise.project import project_root
+from turnwise.records.results import DIGESTS_FILE
 from turnwise.reporting.baseline_table import json_lines
 from turnwise.reporting.data.tables import DATA_FILE
 from turnwise.reporting.formatting import UNDEFINED
@@ -25,7 +26,6 @@ from turnwise.reporting.markdown import render
 from turnwise.results.report_data import ReportData, Row
 from turnwise.statistics import Interval
 from turnwise.store.atomic_write import write_whole
-from turnwise.training_runs.results import DIGESTS_FILE
 
 RECORD_FILE, PAGE_FILE, REMARKS_FILE = "worlds-learning.json", "worlds-learning.md", "worlds-learning-remarks.yaml"
 

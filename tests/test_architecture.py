@@ -40,9 +40,22 @@ ROOMS: Mapping[str, set[str]] = {
     "reporting": {"checking", "config", "data", "results", "statistics", "store", "tracking"},
     "experiment": {"agent", "config", "credit", "curriculum", "data", "health", "policy", "store"},
     "training_runs": {
-        *("agent", "config", "credit", "data", "experiment", "health", "policy"),
-        *("reporting", "results", "statistics", "store", "tracking"),
+        "agent",
+        "config",
+        "credit",
+        "data",
+        "experiment",
+        "health",
+        "policy",
+        "results",
+        "statistics",
+        "store",
     },
+    "records": {
+        *("agent", "config", "credit", "data", "experiment", "health", "policy"),
+        *("reporting", "results", "statistics", "store", "tracking", "training_runs"),
+    },
+    "exports": {"agent", "config", "data", "policy", "records", "reporting", "store", "tracking", "training_runs"},
     "credit_study": {"checking", "config", "credit", "data", "reporting", "statistics"},
 }
 """The rooms of the library, from the ground upward, and what each may import besides the ground. Each imports only

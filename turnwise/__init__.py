@@ -49,8 +49,8 @@ PUBLIC = {
         "turnwise.experiment": "Experiment",
         "turnwise.store": "Reference",
         "turnwise.tracking.finding": "RecordedRun",
-        "turnwise.training_runs.imported_credit": "credit_rollouts",
-        "turnwise.training_runs.what_if": "WhatIfResult",
+        "turnwise.records.imported_credit": "credit_rollouts",
+        "turnwise.records.what_if": "WhatIfResult",
         "turnwise.world": "Column Environment Limits Observation Remaining Reward ScriptedAction Split Step Task World "
         "installed_worlds make_world",
     }.items()

@@ -38,14 +38,14 @@ from turnwise.errors import RewardMissing as RewardMissing
 from turnwise.errors import TrainingEnded as TrainingEnded
 from turnwise.errors import TurnwiseError as TurnwiseError
 from turnwise.experiment import Experiment as Experiment
+from turnwise.records.imported_credit import credit_rollouts as credit_rollouts
+from turnwise.records.what_if import WhatIfResult as WhatIfResult
 from turnwise.reporting.ablation_report import AblationReport as AblationReport
 from turnwise.reporting.ablation_report import read_report as read_report
 from turnwise.reporting.judging import judge as judge
 from turnwise.store import Reference as Reference
 from turnwise.tracking.finding import RecordedRun as RecordedRun
-from turnwise.training_runs.imported_credit import credit_rollouts as credit_rollouts
 from turnwise.training_runs.observing import StageCall as StageCall
-from turnwise.training_runs.what_if import WhatIfResult as WhatIfResult
 from turnwise.world import Column as Column
 from turnwise.world import Environment as Environment
 from turnwise.world import Limits as Limits

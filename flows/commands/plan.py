@@ -29,6 +29,7 @@ from turnwise.policy.device_memory import device_bytes
 from turnwise.policy.dimensions import Dimensions, dimensions_of
 from turnwise.policy.memory_plan import GIB
 from turnwise.policy.pretrained import asks_hub
+from turnwise.records.record import tracking_uri
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.reporting.terminal.tables import plain_table
 from turnwise.store.default import nothing_is_stored
@@ -36,7 +37,6 @@ from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.revision import require_readable
 from turnwise.training_runs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
 from turnwise.training_runs.readiness import require_model
-from turnwise.training_runs.record import tracking_uri
 from turnwise.training_runs.state import task_set_parameters
 from turnwise.world import SPLITS, Split, Task
 

@@ -99,10 +99,10 @@ def show(
     """Look at the episodes of recorded runs."""
     from rich.console import Console
 
+    from turnwise.records import episodes as recorded
+    from turnwise.records.record import recorded_here, recorded_store
     from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
     from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
-    from turnwise.training_runs import episodes as recorded
-    from turnwise.training_runs.record import recorded_here, recorded_store
 
     wanted = Wanted(
         success=success,
@@ -223,12 +223,12 @@ def suite(
     """Compare rules over worlds: interquartile means, ranks, profiles."""
     from rich.console import Console
 
+    from turnwise.records.record import recorded_here, recorded_store
     from turnwise.reporting.data.suites import collect_suite
     from turnwise.reporting.html.suite_page import PAGE_FILE, write_suite
     from turnwise.reporting.terminal.suite import suite_tables
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.tracking.finding import find_all_runs
-    from turnwise.training_runs.record import recorded_here, recorded_store
 
     uri, console = recorded_store(tracking), Console(highlight=False)
     recorded = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)
@@ -339,10 +339,10 @@ def what_if(
     from rich.console import Console
 
     from flows.python.what_if import what_if
+    from turnwise.records.imported_credit import credit_rollouts
     from turnwise.reporting.html.what_if_page import WHAT_IF_FILES
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.what_if import what_if_tables
-    from turnwise.training_runs.imported_credit import credit_rollouts
 
     of_run = {"-s": settings, "--iteration": iteration, "--remake": remake, "--tracking": tracking}
     of_files = {"--rule": rules, "--weight": weights, "--format": format, "--tokenizer": tokenizer}
@@ -402,11 +402,11 @@ def lineage(
     from rich.console import Console
 
     from tasks.restoring import opened
+    from turnwise.records.lineage import print_answer, print_diffs
+    from turnwise.records.record import recorded_here, recorded_store, use_project_storage
+    from turnwise.records.sources import NumberAnswer, Source, answer
     from turnwise.store import default_store
     from turnwise.store.provenance import matching_artifacts
-    from turnwise.training_runs.lineage import print_answer, print_diffs
-    from turnwise.training_runs.record import recorded_here, recorded_store, use_project_storage
-    from turnwise.training_runs.sources import NumberAnswer, Source, answer
 
     use_project_storage()
     console = Console(highlight=False)
@@ -444,8 +444,8 @@ def export(
     """Write a run's policy for transformers and vLLM, its solved episodes, or the curves of a run or an ablation."""
     from rich.console import Console
 
-    from turnwise.training_runs.exported_policy import require_empty, require_one_choice
-    from turnwise.training_runs.other_trackers import HOW_TO_READ, require_tracker
+    from turnwise.exports.other_trackers import HOW_TO_READ, require_tracker
+    from turnwise.exports.policy import require_empty, require_one_choice
 
     to = to.absolute()
     require_one_choice(iteration, best)
@@ -494,10 +494,8 @@ def reproduce(
     from rich.console import Console
 
     from turnwise.project import home, project_root
-    from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
-    from turnwise.tracking.library import PARENT
-    from turnwise.training_runs.record import recorded_store
-    from turnwise.training_runs.reproduction import (
+    from turnwise.records.record import recorded_store
+    from turnwise.records.reproduction import (
         answer,
         check_out,
         equal,
@@ -507,6 +505,8 @@ def reproduce(
         require_checkout,
         store_of,
     )
+    from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
+    from turnwise.tracking.library import PARENT
 
     console, uri = Console(highlight=False, soft_wrap=True), recorded_store(tracking)
     runs = find_runs(uri, wanted)

@@ -38,7 +38,7 @@ def verify() -> None:
     # record of Prefect's, and has SQLite check both databases. It changes nothing and may run beside anything else.
     from rich.console import Console
 
-    from turnwise.training_runs.record import use_project_storage
+    from turnwise.records.record import use_project_storage
 
     use_project_storage()
     console = Console(highlight=False)
@@ -195,10 +195,10 @@ def restore(
 
     from tasks.restoring import opened
     from turnwise.policy.model_files import MODEL_FILES
+    from turnwise.records.record import use_project_storage
     from turnwise.store import default_store
     from turnwise.store.artifacts import EVERYTHING
     from turnwise.store.provenance import matching_artifacts
-    from turnwise.training_runs.record import use_project_storage
 
     use_project_storage()
     matches = matching_artifacts(default_store(), artifact)

@@ -36,14 +36,14 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, single
 from turnwise.policy.model_files import model_files
 from turnwise.project import project_root
+from turnwise.records.record import recording_store
+from turnwise.records.results import DIGESTS_FILE
 from turnwise.reporting.data.tables import as_csv
 from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.training_runs import iteration_stages
 from turnwise.training_runs.memory import require_memory
 from turnwise.training_runs.observing import observing
-from turnwise.training_runs.record import recording_store
-from turnwise.training_runs.results import DIGESTS_FILE
 from turnwise.training_runs.state import Prepared, Run
 from turnwise.world import SPLITS
 

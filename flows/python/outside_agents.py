@@ -15,8 +15,8 @@ from flows.runtime.process_settings import prepare_process
 from turnwise.config.model_settings import EngineName
 from turnwise.config.schema import RewardSection
 from turnwise.errors import ConfigurationError
+from turnwise.exports.policy import policy_of, selected_iteration
 from turnwise.store import Reference, default_store
-from turnwise.training_runs.exported_policy import policy_of, selected_iteration
 
 if TYPE_CHECKING:
     from flows.runtime.endpoint import AnsweringPolicy, Recording

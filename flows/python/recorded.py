@@ -20,7 +20,13 @@ from tasks.models_in_memory import whole_policy
 from turnwise.agent.episode_rewards import summed
 from turnwise.data.metrics import episode_value
 from turnwise.errors import ConfigurationError
+from turnwise.exports.conversations import write_conversations
+from turnwise.exports.other_trackers import write_for
+from turnwise.exports.policy import policy_of, require_empty, selected_iteration, write_policy
 from turnwise.project import home
+from turnwise.records.episodes import baseline_episodes, in_training, on_task_sets
+from turnwise.records.metrics import curves_of, evaluation_metrics
+from turnwise.records.record import recorded_here, recorded_store
 from turnwise.reporting.data.episodes import Occasion, ShownEpisode, Wanted
 from turnwise.reporting.data.run_groups import grouped, how_tested, judged
 from turnwise.reporting.data.suites import SuiteReport, collect_suite
@@ -30,12 +36,6 @@ from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import Reference
 from turnwise.suggestions import meant
 from turnwise.tracking.finding import RecordedRun
-from turnwise.training_runs.episodes import baseline_episodes, in_training, on_task_sets
-from turnwise.training_runs.exported_conversations import write_conversations
-from turnwise.training_runs.exported_policy import policy_of, require_empty, selected_iteration, write_policy
-from turnwise.training_runs.metrics import curves_of, evaluation_metrics
-from turnwise.training_runs.other_trackers import write_for
-from turnwise.training_runs.record import recorded_here, recorded_store
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,11 +18,11 @@ from flows.runtime.process_settings import prepare_process
 from turnwise.config.sweeps import Range, candidates
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.experiment import Experiment, single
+from turnwise.records.record import recording_store, tracking_uri
 from turnwise.reporting.ablation_report import AblationReport
 from turnwise.results.cells import WARM_START
 from turnwise.store.default import require_place
 from turnwise.training_runs.observing import Observer, StageCall, notify, observing
-from turnwise.training_runs.record import recording_store, tracking_uri
 from turnwise.training_runs.state import Prepared
 
 if TYPE_CHECKING:

@@ -10,10 +10,8 @@ from rich.console import Console
 from flows.python.recorded import RecordedRuns, runs
 from flows.runtime.flow_runs import ready_for_prefect, run_flow
 from flows.runtime.process_settings import prepare_process
-from turnwise.reporting.data.episodes import Wanted
-from turnwise.results.what_if import WhatIf, compare_rules
-from turnwise.training_runs.episodes import in_training, legible
-from turnwise.training_runs.what_if import (
+from turnwise.records.episodes import in_training, legible
+from turnwise.records.what_if import (
     SHOWN,
     WhatIfResult,
     differences,
@@ -23,6 +21,8 @@ from turnwise.training_runs.what_if import (
     rewards_of,
     side_by_side,
 )
+from turnwise.reporting.data.episodes import Wanted
+from turnwise.results.what_if import WhatIf, compare_rules
 
 if TYPE_CHECKING:
     from flows.what_if import Recredited

@@ -21,10 +21,10 @@ from flows.runtime.direct_clients import connect_directly
 from flows.runtime.server import ensure_server, require_server
 from turnwise.experiment import Experiment
 from turnwise.project import one_project
+from turnwise.records.record import tracking_uri
 from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.ownership import close_abandoned
 from turnwise.training_runs.readiness import require_machine, require_model
-from turnwise.training_runs.record import tracking_uri
 
 if TYPE_CHECKING:
     from prefect import Flow

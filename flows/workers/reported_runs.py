@@ -27,10 +27,10 @@ from turnwise import progress
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import TrainingEnded, TurnwiseError
 from turnwise.experiment import Experiment
+from turnwise.records.record import AblationRecord
 from turnwise.store import Reference
 from turnwise.training_runs.display import WorkerView
 from turnwise.training_runs.observing import Observer, StageCall, observing
-from turnwise.training_runs.record import AblationRecord
 from turnwise.training_runs.state import Iteration, Models, Prepared, Run
 
 SECONDS_BETWEEN_PROGRESS = 0.5

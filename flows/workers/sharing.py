@@ -22,9 +22,9 @@ from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
+from turnwise.records.record import AblationRecord
 from turnwise.training_runs.display import Display
 from turnwise.training_runs.observing import Observer, StageCall, observing
-from turnwise.training_runs.record import AblationRecord
 from turnwise.training_runs.seeds import RunName
 from turnwise.training_runs.state import Iteration, Prepared, Run
 

@@ -27,12 +27,13 @@ from tasks.restoring import opened
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
+from turnwise.records import sources
+from turnwise.records.record import tracking_uri
+from turnwise.records.results import all_references
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import find_runs
-from turnwise.training_runs import iteration_stages, sources
+from turnwise.training_runs import iteration_stages
 from turnwise.training_runs.iteration_stages import IterationStage, MachineCost, PlottedMetric
-from turnwise.training_runs.record import tracking_uri
-from turnwise.training_runs.results import all_references
 from turnwise.training_runs.state import Iteration, Run
 from turnwise.training_runs.work_left import expected_work
 

@@ -28,11 +28,11 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_evaluation
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
+from turnwise.exports.policy import best_iteration, card_of
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun, find_runs
 from turnwise.tracking.values import mlflow_name
-from turnwise.training_runs.exported_policy import best_iteration, card_of
 from turnwise.training_runs.readiness import require_model
 
 pytestmark = pytest.mark.chain

@@ -11,11 +11,11 @@ from comparison import Computed
 
 from flows.commands import cli
 from tasks.restoring import opened
+from turnwise.records import sources
 from turnwise.results.report_data import ReportData
 from turnwise.store import default_store
 from turnwise.store.provenance import shortened
 from turnwise.tracking.finding import RecordedRun, find_runs
-from turnwise.training_runs import sources
 from turnwise.world import Split
 
 answer = partial(sources.answer, opened=opened)

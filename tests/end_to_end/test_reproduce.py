@@ -39,8 +39,8 @@ def test_a_run_with_uncommitted_changes_is_made_again_to_the_bit_though_the_proj
 
 
 def test_code_that_cannot_be_had_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    from turnwise.records.reproduction import check_out, require_checkout
     from turnwise.store.digests import digest_of
-    from turnwise.training_runs.reproduction import check_out, require_checkout
 
     repository, folder = tmp_path / "repository", tmp_path / "folder"
     repository.mkdir()

@@ -13,11 +13,11 @@ import turnwise as tw
 from flows.commands import cli
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import MODEL_FILES
+from turnwise.records.record import recorded_here
+from turnwise.records.what_if import other_experiment
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.observing import Observer, StageCall, observing
-from turnwise.training_runs.record import recorded_here
-from turnwise.training_runs.what_if import other_experiment
 
 pytestmark = pytest.mark.chain
 

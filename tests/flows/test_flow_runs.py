@@ -98,8 +98,8 @@ def test_the_runs_of_an_ablation_are_found_by_tag_and_as_parts_of_its_flow_run()
 
 def test_neither_prefect_nor_mlflow_is_imported_to_look_for_records() -> None:
     code = (
-        "import sys, flows.commands.running, flows.commands.records, turnwise.training_runs.lineage, flows.plan, "
-        "turnwise.training_runs.episodes, turnwise.training_runs.sources, turnwise.reporting.data.run_groups; "
+        "import sys, flows.commands.running, flows.commands.records, turnwise.records.lineage, flows.plan, "
+        "turnwise.records.episodes, turnwise.records.sources, turnwise.reporting.data.run_groups; "
         "print([name for name in ('prefect', 'mlflow', 'matplotlib', 'torch', 'transformers') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

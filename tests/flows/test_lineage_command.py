@@ -15,11 +15,11 @@ from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import Change
+from turnwise.records import sources
+from turnwise.records.metrics import metrics_of
+from turnwise.records.sources import sources_of
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
-from turnwise.training_runs import sources
-from turnwise.training_runs.metrics import metrics_of
-from turnwise.training_runs.sources import sources_of
 from turnwise.training_runs.state import Iteration, Models, Prepared, Run, changed, task_set_parameters
 from turnwise.world import SPLITS
 

@@ -19,10 +19,10 @@ from tasks.restoring import opened
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import GREEDY, SAMPLED, write_trajectories
 from turnwise.errors import ConfigurationError
+from turnwise.records import sources
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.library import PARENT
-from turnwise.training_runs import sources
 from turnwise.training_runs.state import TaskSetParameters
 from turnwise.world import Task
 

@@ -17,9 +17,9 @@ from flows.report import open_record
 from tasks.prepare.materials import task_set
 from turnwise.experiment import Experiment
 from turnwise.health.initial_signal import InitialSignal
+from turnwise.records.results import start_notes
 from turnwise.statistics.group_spread import SpreadShare
 from turnwise.store import Reference, default_store
-from turnwise.training_runs.results import start_notes
 from turnwise.training_runs.state import Models, Prepared, Run, task_set_parameters
 from turnwise.world import SPLITS
 

@@ -11,10 +11,10 @@ from stage_samples import Small
 from tasks.playing import frame_of
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
+from turnwise.records.episodes import instructions
 from turnwise.reporting.data.episodes import ShownEpisode
 from turnwise.results.report_data import Sample
 from turnwise.store import default_store
-from turnwise.training_runs.episodes import instructions
 
 
 def episode(policy: str, trajectory: Trajectory) -> ShownEpisode:

@@ -21,11 +21,11 @@ from flows.commands.cli import status_of
 from flows.runtime import flow_runs
 from tests.own_view import let_see
 from turnwise.experiment import load
+from turnwise.records.record import recording_store
 from turnwise.store.sqlite_files import sqlite_address, sqlite_file
 from turnwise.tracking import Recorder
 from turnwise.tracking.database import prepare_database
 from turnwise.tracking.ownership import close_abandoned
-from turnwise.training_runs.record import recording_store
 
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)

@@ -1,1 +1,1 @@
-"""The runs of an ablation: what they need, their state, their stages, and what is recorded and reported of them."""
+"""The runs of an ablation: which are next, their state, stages and memory, and the progress while they are made."""

@@ -14,11 +14,11 @@ from turnwise.config.schema import Credit, RewardSection, WorldSection
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_evaluation, write_trajectories
+from turnwise.records.results import read_report
 from turnwise.results import cells
 from turnwise.results.report import ReportedRun, ReportParameters
 from turnwise.results.report_data import Measure, ReportData
 from turnwise.store import Reference, default_store
-from turnwise.training_runs.results import read_report
 
 RUNS = tuple(ReportedRun(variant="grpo", seed=seed) for seed in (1, 2))
 ENDED = EarlyEnd(iteration=1, planned=9, cause="guard", by=("no_signal",), message="what was seen")

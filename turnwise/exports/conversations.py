@@ -18,11 +18,11 @@ from turnwise.agent.playing import instruction_of
 from turnwise.config.agent import Agent
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
+from turnwise.exports.policy import CARD, atomic_folder, shown_examples
+from turnwise.records.episodes import in_training, on_task_sets
 from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted
 from turnwise.reporting.markdown import render
 from turnwise.tracking.finding import RecordedRun
-from turnwise.training_runs.episodes import in_training, on_task_sets
-from turnwise.training_runs.exported_policy import CARD, atomic_folder, shown_examples
 
 SPLITS = {"training": "train", "validation": "validation", "test": "test"}
 """Each occasion's split, by the name that the hub gives it."""

@@ -23,6 +23,7 @@ from turnwise.errors import ConfigurationError, TrackingUnreachable, TrainingEnd
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root, start_folder
+from turnwise.records.metrics import evaluation_metrics, metrics_of
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.default import use_storage
 from turnwise.store.digests import digest_of
@@ -36,7 +37,6 @@ from turnwise.tracking.finding import ARTIFACTS_FILE, RecordedRun, RunArtifacts,
 from turnwise.tracking.locations import HOME
 from turnwise.tracking.ownership import close_abandoned
 from turnwise.tracking.runs import IterationMetrics
-from turnwise.training_runs.metrics import evaluation_metrics, metrics_of
 from turnwise.training_runs.state import Iteration, Prepared, Run
 from turnwise.world import SPLITS, Split, world_class
 

@@ -9,12 +9,12 @@ import pytest
 
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.experiment import load
+from turnwise.records.metrics import evaluation_metrics, metrics_of, summary_metrics
 from turnwise.results.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 from turnwise.tracking.ablations import SAME, differing_first
-from turnwise.training_runs.metrics import evaluation_metrics, metrics_of, summary_metrics
 from turnwise.training_runs.state import Iteration, Models
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from turnwise.experiment import load
-from turnwise.training_runs.results import DIGESTS_FILE, compared_with_former
+from turnwise.records.results import DIGESTS_FILE, compared_with_former
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,10 +17,10 @@ from turnwise.data.arrays import TrajectoryAdvantages
 from turnwise.data.imported_rollouts import Imported, RolloutFormat, read_rollouts
 from turnwise.data.trajectory import trajectory_arrays
 from turnwise.errors import ConfigurationError, CreditError
+from turnwise.records.what_if import SHOWN, WhatIfResult, most_different, of_turns, side_by_side
 from turnwise.results.report_data import Sample
 from turnwise.results.what_if import WhatIf, compare_rules
 from turnwise.suggestions import unknown
-from turnwise.training_runs.what_if import SHOWN, WhatIfResult, most_different, of_turns, side_by_side
 from turnwise.world import Reward
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from turnwise.records.results import keep_time
 from turnwise.store import Reference, default_store
-from turnwise.training_runs.results import keep_time
 
 
 def told() -> Reference:

@@ -16,9 +16,9 @@ from stage_samples import trajectory, turn
 
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import write_trajectories
+from turnwise.records.reproduction import answer, cli_of, equal, margin_of
 from turnwise.store import Reference, Store, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
-from turnwise.training_runs.reproduction import answer, cli_of, equal, margin_of
 
 
 def a_run(

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.errors import ConfigurationError
+from turnwise.records.metrics import curves_of, evaluation_metrics
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.values import mlflow_name
-from turnwise.training_runs.metrics import curves_of, evaluation_metrics
 
 PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 """What writes the files of each tracker: both are in the extra `trackers`."""

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 
 from turnwise.data.trajectory_files import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
+from turnwise.records.metrics import metrics_in
+from turnwise.records.results import recorded_seconds
 from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
 from turnwise.reporting.data.tables import COUNTS, SECONDS
 from turnwise.results import history
@@ -34,8 +36,6 @@ from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.values import mlflow_name
 from turnwise.training_runs.iteration_stages import accounts, recorded_groups
-from turnwise.training_runs.metrics import metrics_in
-from turnwise.training_runs.results import recorded_seconds
 from turnwise.world import Column
 
 DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>[^/]+)(/(?P<column>.+))?")

@@ -7,12 +7,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from turnwise.data.task_sets import task_set_digest, tasks_of
+from turnwise.records.sources import NumberAnswer, Source
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, platforms, shortened
 from turnwise.store.withheld import left_out_of
 from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, read_text
-from turnwise.training_runs.sources import NumberAnswer, Source
 from turnwise.world import SPLITS
 
 

@@ -1,0 +1,1 @@
+"""What is recorded of an ablation, and what recorded runs answer: numbers, episodes, sources, reruns, other credit."""
