@@ -195,8 +195,8 @@ def guarded(run: Run, iteration: Iteration) -> Iterator[None]:
         yield
     except (MismatchError, NotFiniteError) as error:
         name = "mismatch" if isinstance(error, MismatchError) else "not_finite"
-        seen = f"in the update of {run.label(iteration)} {str(error).rstrip('.')}"
-        raise TrainingEnded(message(name, seen, str(iteration.before.policy)), name) from error
+        seen = f"in the update of {run.label(iteration)} {error.message.rstrip('.')}"
+        raise TrainingEnded(message(name, seen, str(iteration.before.policy)), error.code, name) from error
 
 
 def _stopped(run: Run, alarm: AlarmRecord) -> str:

@@ -83,8 +83,8 @@ def test_reports_of_several_threads_arrive_whole_and_before_the_answer(child: Ch
 
 
 def test_what_it_raises_is_raised_here_as_it_is_and_it_goes_on(child: ChildProcess) -> None:
-    with pytest.raises(TrainingEnded, match="it has ended") as refused:
-        child.ask(("raise", TrainingEnded("it has ended", "not_finite")))
+    with pytest.raises(TrainingEnded, match="TW-not-finite") as refused:
+        child.ask(("raise", TrainingEnded("it has ended", "TW-not-finite", "not_finite")))
     assert refused.value.fault == "not_finite" and not hasattr(refused.value, "__notes__")
     with pytest.raises(KeyError, match="a bug") as raised:
         child.ask(("raise", KeyError("a bug")))

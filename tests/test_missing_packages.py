@@ -46,7 +46,8 @@ except ValueError as error:
 """,
     )
     assert said == (
-        f"the world {world!r} needs the package {package}, which is not installed: pip install 'turnwise[{world}]'\n"
+        f"the world {world!r} needs the package {package}, which is not installed: pip install 'turnwise[{world}]' "
+        "[TW-missing-package]\n"
     )
 
 

@@ -18,11 +18,15 @@
   tested (`turnwise.data.outcomes`).
 * Anything else is a bug, and is raised unchanged.
 
-Every message states what must hold, what was found and what to do.
+Every message states what must hold, what was found and what to do, and ends with a code that names the mistake,
+`[TW-repeated-seeds]`: for users to search for, and for tests to match, so that the wording can change. The same mistake
+has the same code wherever it is met. Functions of the library raise a plain ValueError, without a code, for arguments
+that only a programmer's mistake can give them.
 """
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import traceback
 from pathlib import Path
@@ -45,8 +49,33 @@ def raised_at(error: BaseException) -> str | None:
     return None
 
 
+CODE = re.compile(r" \[(TW-[a-z0-9-]+)\]$", re.MULTILINE)
+"""A code at the end of a line of a message."""
+
+
 class TurnwiseError(Exception):
-    """Base of every error that Turnwise raises on purpose."""
+    """Base of every error that Turnwise raises on purpose.
+
+    The code is part of the text, and so stays with it in processes, records and errors that repeat it.
+    """
+
+    def __init__(self, message: str = "", code: str = "") -> None:
+        """`code` is put behind the message, unless that repeats an error with a code, which is the more exact one.
+
+        An error of a plug-in needs no code.
+        """
+        super().__init__(f"{message} [{code}]" if code and not CODE.search(message) else message)
+
+    @property
+    def code(self) -> str:
+        """The code, such as `TW-repeated-seeds`; the first of a message of several lines, and empty without one."""
+        found = CODE.search(str(self))
+        return found[1] if found else ""
+
+    @property
+    def message(self) -> str:
+        """The text without its codes."""
+        return CODE.sub("", str(self))
 
 
 class ConfigurationError(TurnwiseError, ValueError):
@@ -104,9 +133,9 @@ class TrainingEnded(TurnwiseError, RuntimeError):
     learned, or has not, raises nothing: it is an outcome (`turnwise.data.outcomes`).
     """
 
-    def __init__(self, message: str, fault: str = "") -> None:
+    def __init__(self, message: str, code: str = "", fault: str = "") -> None:
         """`fault`: the guard that found it, `mismatch` or `not_finite`; empty where several runs are meant."""
-        super().__init__(message)
+        super().__init__(message, code)
         self.fault = fault
 
 

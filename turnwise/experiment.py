@@ -104,13 +104,13 @@ class Experiment(Section):
         try:
             world_class(self.world.name)
         except ValueError as error:
-            raise ConfigurationError(f"world.name: {error}") from error
+            raise ConfigurationError(f"world.name: {error}", "TW-plugin-import") from error
         try:
             return make_world(self.world.name, self.world.parameters)
         except (ImportError, OSError, TypeError, ValueError) as error:
             named = str(error).partition(" ")[0]
             key = f"parameters.{named}" if named in self.world.parameters else "parameters"
-            raise ConfigurationError(f"world.{key}: {error}") from error
+            raise ConfigurationError(f"world.{key}: {error}", "TW-world-parameter") from error
 
     def require_programs(self) -> None:
         """Raise ConfigurationError for a program that plays the world and is not on this machine.
@@ -120,7 +120,7 @@ class Experiment(Section):
         try:
             self.made_world.require_programs()
         except ValueError as error:
-            raise ConfigurationError(f"world {self.world.name!r}: {error}") from error
+            raise ConfigurationError(f"world {self.world.name!r}: {error}", "TW-missing-program") from error
 
     @cached_property
     def made_curriculum(self) -> Curriculum:
@@ -131,7 +131,7 @@ class Experiment(Section):
     def variant(self, name: str) -> Experiment:
         """The experiment with one variant's preset and changes applied. Raises ConfigurationError, e.g. if unknown."""
         if name not in self.variants:
-            raise ConfigurationError(f"ablation.variants: {unknown(name, self.variants)}")
+            raise ConfigurationError(f"ablation.variants: {unknown(name, self.variants)}", "TW-unknown-variant")
         if name not in self._variants_made:
             preset, own = preset_and_own(self.variants[name])
             values = merged(merged(self.model_dump(mode="json"), preset), own)
@@ -256,7 +256,8 @@ class Experiment(Section):
         if self.has_critic and self.critic.warm_up >= self.optimization.iterations:
             raise ConfigurationError(
                 "critic.warm_up must leave iterations in which the policy is trained; found "
-                f"{self.critic.warm_up} of optimization.iterations: {self.optimization.iterations}"
+                f"{self.critic.warm_up} of optimization.iterations: {self.optimization.iterations}",
+                "TW-critic-warm-up",
             )
 
     def _require_evolution(self, world: World) -> None:
@@ -272,19 +273,22 @@ class Experiment(Section):
                 needed = "null" if wanted is None else wanted
                 raise ConfigurationError(
                     f"optimization.method: evolution must have {key}: {needed}, since it imitates whole episodes and "
-                    f"nothing else; found {found!r}"
+                    f"nothing else; found {found!r}",
+                    "TW-evolution-method",
                 )
         if self.has_critic:
             raise ConfigurationError(
                 "optimization.method: evolution has no critic; found credit.estimator: "
-                f"{self.credit.estimator}, which needs one: set it to grpo, which evolution does not ask either"
+                f"{self.credit.estimator}, which needs one: set it to grpo, which evolution does not ask either",
+                "TW-evolution-method",
             )
         require_shares(self.evolution.batch, self.evolution.demonstration_share)
         if self.evolution.demonstration_share and "oracle" not in world.baselines and self.data.conversations is None:
             raise ConfigurationError(
                 f"evolution.demonstration_share must be 0 where there are no demonstrations; found "
                 f"{self.evolution.demonstration_share}, and the world {world.name!r} has no oracle: set it to 0, or "
-                "data.conversations to a file to learn from"
+                "data.conversations to a file to learn from",
+                "TW-no-oracle",
             )
 
 
@@ -359,7 +363,7 @@ def single(experiment: Experiment, variant: str | None, seed: int | None) -> Exp
         variant = "base"
         values["variants"] = {"base": {}}
     elif variant not in experiment.variants:
-        raise ConfigurationError(f"variant: {unknown(variant, experiment.variants)}")
+        raise ConfigurationError(f"variant: {unknown(variant, experiment.variants)}", "TW-unknown-variant")
     chosen = experiment.ablation.all_seeds[0] if seed is None else seed
     name = f"{experiment.ablation.name}-{variant}-{chosen}"
     values["ablation"] = {"name": name, "seeds": [chosen], "variants": [variant]}

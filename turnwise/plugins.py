@@ -66,7 +66,8 @@ def _plugin(kind: PluginKind, key: str, name: str, built_in: tuple[str, ...], pa
     if ":" not in name and name not in installed(kind):
         known = [*built_in, *installed(kind)]
         raise ConfigurationError(
-            f"{key} must be one of {', '.join(known)}, or 'module:name'; found {name!r}{meant(name, known)}"
+            f"{key} must be one of {', '.join(known)}, or 'module:name'; found {name!r}{meant(name, known)}",
+            "TW-unknown-name",
         )
     module, _, attribute = _target(kind, name).partition(":")
     try:
@@ -76,7 +77,8 @@ def _plugin(kind: PluginKind, key: str, name: str, built_in: tuple[str, ...], pa
     except (ImportError, SyntaxError, AttributeError) as error:
         raise ConfigurationError(
             f"{key} must name a {kind.title} in a module that can be imported from here; {name!r} gives "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}",
+            "TW-plugin-import",
         ) from error
     return found
 
@@ -109,7 +111,9 @@ def require_installed(title: str, distributions: Iterable[str]) -> None:
     """Raise ConfigurationError for a declared package that is not installed. `title` names what needs it."""
     for name, version in versions(distributions).items():
         if version is None:
-            raise ConfigurationError(f"{title} needs the package {name}, which is not installed: install {name}")
+            raise ConfigurationError(
+                f"{title} needs the package {name}, which is not installed: install {name}", "TW-missing-package"
+            )
 
 
 def versions(distributions: Iterable[str]) -> dict[str, str | None]:
@@ -130,5 +134,7 @@ def _target(kind: PluginKind, name: str) -> str:
     target = name if ":" in name else entry_points(kind.group)[name].value.partition("[")[0].strip()
     module, _, attribute = target.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
-        raise ConfigurationError(f"the {kind.title} {name!r} must be module:name, with names of Python")
+        raise ConfigurationError(
+            f"the {kind.title} {name!r} must be module:name, with names of Python", "TW-plugin-name"
+        )
     return target

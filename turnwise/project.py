@@ -53,7 +53,8 @@ def project_root() -> Path:
             return folder
     raise ConfigurationError(
         f"an experiment is described by a params.yaml; neither {here} nor a folder above it holds one: "
-        "change into the project's folder, set DVC_ROOT to it, or make one with `turnwise init FOLDER`"
+        "change into the project's folder, set DVC_ROOT to it, or make one with `turnwise init FOLDER`",
+        "TW-no-project",
     )
 
 

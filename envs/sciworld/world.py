@@ -100,7 +100,7 @@ class SciWorld(World):
         try:
             importlib.import_module("scienceworld")
         except ModuleNotFoundError as error:
-            raise ValueError(missing_package(self.name, str(error.name))) from error
+            raise missing_package(self.name, str(error.name)) from error
         self.types = _known_types(types)
         self.simplification = _known_simplification(simplification, self.types)
         self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))

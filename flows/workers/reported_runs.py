@@ -262,7 +262,7 @@ class FollowedRun:
             case Made():
                 self._made(report)
             case Ended():
-                self.outcome = TrainingEnded(report.reason, report.fault)
+                self.outcome = TrainingEnded(report.reason, "TW-training-ended", report.fault)
                 self._record.leave_out(self._order.name, self.outcome)
 
     def _began(self, report: Began) -> None:

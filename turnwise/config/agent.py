@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from turnwise.config.quantities import Count, Number, Tokens
 from turnwise.config.schema import Section
+from turnwise.errors import ConfigurationError
 
 
 class ContextSection(Section):
@@ -29,9 +30,14 @@ class ContextSection(Section):
         allowed = needed | ({"train_summaries"} if self.policy == "summary" else set())
         given = {name for name, value in self if name != "policy" and value is not None}
         if missing := sorted(needed - given):
-            raise ValueError(f"the policy {self.policy!r} must have {' and '.join(missing)}; found none")
+            raise ConfigurationError(
+                f"the policy {self.policy!r} must have {' and '.join(missing)}; found none", "TW-missing-option"
+            )
         if unread := sorted(given - allowed):
-            raise ValueError(f"the policy {self.policy!r} does not read {' and '.join(unread)}: leave it out, or null")
+            raise ConfigurationError(
+                f"the policy {self.policy!r} does not read {' and '.join(unread)}: leave it out, or null",
+                "TW-unread-option",
+            )
         return self
 
 
@@ -63,9 +69,14 @@ class ModeSection(Section):
         read = {"plain": set[str](), "plan": {*common, "every"}, "reflect": {*common, "attempts"}}[self.name]
         given = {name for name, value in self if name != "name" and value is not None}
         if "tokens" in read - given:
-            raise ValueError(f"the mode {self.name!r} must have tokens, the longest of its thoughts; found none")
+            raise ConfigurationError(
+                f"the mode {self.name!r} must have tokens, the longest of its thoughts; found none", "TW-missing-option"
+            )
         if unread := sorted(given - read):
-            raise ValueError(f"the mode {self.name!r} does not read {' and '.join(unread)}: leave it out, or null")
+            raise ConfigurationError(
+                f"the mode {self.name!r} does not read {' and '.join(unread)}: leave it out, or null",
+                "TW-unread-option",
+            )
         return self
 
 
@@ -108,9 +119,10 @@ class Agent(Section):
     @model_validator(mode="after")
     def _require_thoughts_to_drop(self) -> Self:
         if self.thoughts == "dropped" and (self.context.policy != "full" or self.mode.name != "plain"):
-            raise ValueError(
+            raise ConfigurationError(
                 f"thoughts: dropped needs context.policy full and mode.name plain; found {self.context.policy} and "
-                f"{self.mode.name}, which show earlier thoughts otherwise: set thoughts to kept"
+                f"{self.mode.name}, which show earlier thoughts otherwise: set thoughts to kept",
+                "TW-conflicting-options",
             )
         return self
 
@@ -118,9 +130,10 @@ class Agent(Section):
     def _require_plain_examples(self) -> Self:
         found = (self.instruction, self.mode.name, self.thoughts)
         if self.examples and found != (True, "plain", "kept"):
-            raise ValueError(
+            raise ConfigurationError(
                 "examples need instruction: true, mode.name plain, and thoughts kept; found "
-                f"{str(found[0]).lower()}, {found[1]}, {found[2]}: change these, or set examples to 0"
+                f"{str(found[0]).lower()}, {found[1]}, {found[2]}: change these, or set examples to 0",
+                "TW-conflicting-options",
             )
         return self
 
@@ -129,9 +142,10 @@ class Agent(Section):
         """Refuse what shows an answer in the user's words, or not at all, where a template expects the role `tool`."""
         found = (self.mode.name, self.context.policy, self.thoughts)
         if self.format == NATIVE_TOOLS and (found[0] != "plain" or found[1] == "summary" or found[2] != "kept"):
-            raise ValueError(
+            raise ConfigurationError(
                 "format: native-tools needs mode.name plain, context.policy full or window, and thoughts kept; found "
-                f"{', '.join(found)}: change these, or set format to tool-json"
+                f"{', '.join(found)}: change these, or set format to tool-json",
+                "TW-conflicting-options",
             )
         return self
 
@@ -143,8 +157,9 @@ class Agent(Section):
         reply = max(read.data["maximum_reply_tokens"], read.data["mode"].tokens or 0)
         summary = read.data["context"].summary_tokens or 0
         if reply + summary >= tokens:
-            raise ValueError(
+            raise ConfigurationError(
                 "must hold more than the longest reply and, where there is one, the longest summary; found "
-                f"{tokens} for {reply} and {summary} tokens: raise it, or lower agent.maximum_reply_tokens"
+                f"{tokens} for {reply} and {summary} tokens: raise it, or lower agent.maximum_reply_tokens",
+                "TW-context-too-short",
             )
         return tokens

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from turnwise.config.peer_names import peer_answer
+from turnwise.errors import TurnwiseError
 from turnwise.suggestions import meant, unknown
 
 if TYPE_CHECKING:
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 
     from turnwise.config.overlays import Written
 
+CODES = {
+    "extra_forbidden": "TW-unknown-option",
+    "missing": "TW-missing-option",
+    "literal_error": "TW-unknown-choice",
+    "model_type": "TW-not-a-section",
+    "dict_type": "TW-not-a-section",
+}
+"""By the type that pydantic gives a mistake, its code; of the others those for a bound and for a type."""
 KINDS_OF_SEEDS = ("a list of seeds", "a rule for seeds")
 """What pydantic calls the two ways to give seeds where it names a mistake; no message repeats it."""
 MOST_MISTAKES = 8
@@ -32,11 +41,12 @@ KEYS = re.compile(r"^[\w-]+(?=[: ])|[\w-]+(?:\.[\w+-]+)+")
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """A pydantic validation error as a message, one error per line.
 
-    Each line has the key, what must hold, what was found, and for an unknown key or choice the most similar known one.
+    Each line has the key, what must hold, what was found, for an unknown key or choice the most similar known one, and
+    the code of the mistake.
     """
     # Unknown keys first: a missing key is often one of them, misspelled.
     mistakes = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
-    lines = [_line(mistake, model) for mistake in mistakes[:MOST_MISTAKES]]
+    lines = [f"{_line(mistake, model)} [{_code(mistake)}]" for mistake in mistakes[:MOST_MISTAKES]]
     if len(mistakes) > MOST_MISTAKES:
         lines.append(f"and {len(mistakes) - MOST_MISTAKES} more mistakes")
     return "\n".join(lines)
@@ -58,6 +68,15 @@ def _line(mistake: Any, model: type[BaseModel]) -> str:
         suggestion = peer_answer(key, mistake["input"]) or meant(mistake["input"], _choices(mistake))
     line = f"{key}{' ' if must.startswith('must ') else ': '}{must}"
     return line if "; found " in line else f"{line}; found {found}{suggestion}"
+
+
+def _code(mistake: Any) -> str:
+    """The code of one mistake: that of the validator which refused the value, else one for its type."""
+    refusal = mistake.get("ctx", {}).get("error")
+    if isinstance(refusal, TurnwiseError) and refusal.code:
+        return refusal.code
+    is_of_type = mistake["type"].endswith(("_type", "_parsing", "int_from_float"))
+    return CODES.get(mistake["type"], "TW-option-type" if is_of_type else "TW-option-range")
 
 
 def requirement(mistake: Any) -> str:
@@ -95,7 +114,10 @@ def requirement(mistake: Any) -> str:
         case "literal_error":
             return f"must be one of {', '.join(_choices(mistake))}"
         case _:
-            return str(mistake["msg"].removeprefix("Value error, "))
+            refusal = mistake.get("ctx", {}).get("error")
+            return (
+                refusal.message if isinstance(refusal, TurnwiseError) else mistake["msg"].removeprefix("Value error, ")
+            )
 
 
 def _choices(mistake: Any) -> list[str]:

@@ -30,11 +30,13 @@ def require_heads(hidden: int, heads: int, key_value_heads: int) -> None:
     if hidden % heads or hidden // heads % 2:
         raise ConfigurationError(
             f"hidden must be an even multiple of heads, since positions turn pairs of numbers; found hidden {hidden} "
-            f"and heads {heads}"
+            f"and heads {heads}",
+            "TW-model-shape",
         )
     if heads % key_value_heads:
         raise ConfigurationError(
-            f"heads must be a multiple of key_value_heads; found heads {heads}, key_value_heads {key_value_heads}"
+            f"heads must be a multiple of key_value_heads; found heads {heads}, key_value_heads {key_value_heads}",
+            "TW-model-shape",
         )
 
 
@@ -44,7 +46,8 @@ def require_kernels(hidden: int, heads: int, engine: str) -> None:
         allowed = ", ".join(map(str, HEAD_DIMENSIONS))
         raise ConfigurationError(
             f"hidden / heads must be one of {allowed} for vLLM's CPU attention; found {hidden} / {heads} = "
-            f"{hidden // heads}: change hidden or heads, or set compute.engine to embedded"
+            f"{hidden // heads}: change hidden or heads, or set compute.engine to embedded",
+            "TW-model-shape",
         )
 
 
@@ -64,7 +67,8 @@ def require_processes(compute: Compute, adapter: Adapter | None, of_warm_start: 
         if found:
             raise ConfigurationError(
                 f"{key} must be {wanted} where compute.learner_processes is above 1, since it cannot be sliced over "
-                f"them; found compute.learner_processes: {compute.learner_processes}: set it to 1, or {key} to {wanted}"
+                f"them; found compute.learner_processes: {compute.learner_processes}: set it to 1, or this to {wanted}",
+                "TW-not-in-parallel",
             )
 
 
@@ -73,7 +77,8 @@ def require_parts(tensor_parallel: int, heads: int) -> None:
     if heads % tensor_parallel:
         raise ConfigurationError(
             f"compute.tensor_parallel must divide the policy's attention heads, {heads}, since each device computes as "
-            f"many of them; found {tensor_parallel}: set it to a divisor of {heads}"
+            f"many of them; found {tensor_parallel}: set it to a divisor of {heads}",
+            "TW-engines-share",
         )
 
 
@@ -82,7 +87,8 @@ def require_engines(engines: int, prompts: int) -> None:
     if engines > prompts:
         raise ConfigurationError(
             f"compute.engines must be at most rollout.prompts, {prompts}, since a group is sampled by one engine; "
-            f"found {engines}: lower it, or raise rollout.prompts"
+            f"found {engines}: lower it, or raise rollout.prompts",
+            "TW-engines-share",
         )
 
 
@@ -100,7 +106,9 @@ class Adapter(Section):
     @classmethod
     def _require_layer(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if not names:
-            raise ValueError("must name a linear layer; found none: leave it out for all layers")
+            raise ConfigurationError(
+                "must name a linear layer; found none: leave it out for all layers", "TW-adapter-modules"
+            )
         return names
 
 
@@ -181,18 +189,26 @@ class Compute(ModelOptions):
     @model_validator(mode="after")
     def _require_card(self) -> Self:
         if self.device == "cpu" and self.offload_moments:
-            raise ValueError("must have offload_moments: false on the device cpu, the host itself; found true")
+            raise ConfigurationError(
+                "must have offload_moments: false on the device cpu, the host itself; found true",
+                "TW-conflicting-options",
+            )
         if self.device == "cpu" and self.engines_apart:
-            raise ValueError("must have engines_apart: false on the device cpu, which has no cards; found true")
+            raise ConfigurationError(
+                "must have engines_apart: false on the device cpu, which has no cards; found true",
+                "TW-conflicting-options",
+            )
         if self.engine == "embedded" and self.tensor_parallel > 1:
-            raise ValueError(
+            raise ConfigurationError(
                 f"must have tensor_parallel: 1 with the engine embedded, since vLLM alone computes on several devices; "
-                f"found {self.tensor_parallel}"
+                f"found {self.tensor_parallel}",
+                "TW-conflicting-options",
             )
         if self.sleep_level and (self.device, self.engine) != ("cuda", "vllm"):
-            raise ValueError(
+            raise ConfigurationError(
                 f"must have sleep_level: 0 on the device {self.device} with the engine {self.engine}, since vLLM alone "
-                f"sleeps, and on a card alone; found {self.sleep_level}"
+                f"sleeps, and on a card alone; found {self.sleep_level}",
+                "TW-conflicting-options",
             )
         return self
 
@@ -200,7 +216,9 @@ class Compute(ModelOptions):
     @classmethod
     def _refuse_former_name(cls, engine: object) -> object:
         if engine == "transformers":
-            raise ValueError("must be vllm or embedded: transformers is now called embedded")
+            raise ConfigurationError(
+                "must be vllm or embedded: transformers is now called embedded", "TW-unknown-engine"
+            )
         return engine
 
 

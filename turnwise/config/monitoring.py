@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from turnwise.config.quantities import Count, Number
 from turnwise.config.schema import Section, SelectionSection
+from turnwise.errors import ConfigurationError
 
 
 class Monitors(Section):
@@ -42,11 +43,15 @@ class AlarmRule(Section):
     @model_validator(mode="after")
     def _require_bounds(self) -> AlarmRule:
         if self.below is None and self.above is None:
-            raise ValueError("a rule must have a bound, below or above; found neither: set one, or the rule to null")
+            raise ConfigurationError(
+                "a rule must have a bound, below or above; found neither: set one, or the rule to null",
+                "TW-missing-option",
+            )
         if self.below is not None and self.above is not None and self.below > self.above:
-            raise ValueError(
+            raise ConfigurationError(
                 f"below must be at most above, or every value would be out of bounds; found {self.below} and "
-                f"{self.above}"
+                f"{self.above}",
+                "TW-bounds-reversed",
             )
         return self
 

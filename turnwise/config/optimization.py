@@ -22,6 +22,7 @@ from turnwise.config.quantities import (
     because,
 )
 from turnwise.config.schema import Section
+from turnwise.errors import ConfigurationError
 
 Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean", "token-sum", "sequence-sum"]
 Schedule = Literal["constant", "linear", "cosine"]
@@ -60,9 +61,10 @@ class ReferencePenalty(Section):
     @classmethod
     def _require_loss(cls, adaptive: AdaptivePenalty | None, read: ValidationInfo) -> AdaptivePenalty | None:
         if adaptive is not None and read.data.get("place") == "reward":
-            raise ValueError(
+            raise ConfigurationError(
                 "must be left out with place reward, since it follows the divergence that an update measures; found "
-                "both: set place to loss, or leave it out"
+                "both: set place to loss, or leave it out",
+                "TW-unread-option",
             )
         return adaptive
 
@@ -70,9 +72,10 @@ class ReferencePenalty(Section):
     @classmethod
     def _require_k3(cls, clamp: float | None, read: ValidationInfo) -> float | None:
         if clamp is not None and read.data.get("estimator", "k3") not in ("k3", "k3+"):
-            raise ValueError(
+            raise ConfigurationError(
                 f"belongs to the estimator k3, whose exponential it bounds; found {clamp} with "
-                f"{read.data['estimator']}: leave it out, or set estimator to k3"
+                f"{read.data['estimator']}: leave it out, or set estimator to k3",
+                "TW-unread-option",
             )
         return clamp
 
@@ -81,9 +84,10 @@ class ReferencePenalty(Section):
     def _require_unbiased(cls, reweighted: bool, read: ValidationInfo) -> bool:
         estimator, place = read.data.get("estimator", "k3"), read.data.get("place", "loss")
         if reweighted and (estimator != "k3" or place != "loss"):
-            raise ValueError(
+            raise ConfigurationError(
                 "must be false but for the estimator k3 in the loss, whose gradient becomes that of KL(pi || ref); "
-                f"found {estimator} in the {place}: leave it out, or set estimator to k3 and place to loss"
+                f"found {estimator} in the {place}: leave it out, or set estimator to k3 and place to loss",
+                "TW-conflicting-options",
             )
         return reweighted
 
@@ -91,14 +95,16 @@ class ReferencePenalty(Section):
     @classmethod
     def _require_gradient(cls, place: str, read: ValidationInfo) -> str:
         if place == "loss" and read.data.get("estimator") == "k1":
-            raise ValueError(
+            raise ConfigurationError(
                 "must be reward for the estimator k1, whose gradient in the loss is that of log pi(token), zero in "
-                "expectation: it adds noise and holds nothing back; found loss: set place to reward, or estimator to k2"
+                "expectation: it adds noise, holds nothing back; found loss: set place to reward, or estimator to k2",
+                "TW-conflicting-options",
             )
         if place == "reward" and read.data.get("estimator") == "k3+":
-            raise ValueError(
+            raise ConfigurationError(
                 "must be loss for the estimator k3+, which is k3 with the gradient of k2: a reward has none; found "
-                "reward: set estimator to k3, or place to loss"
+                "reward: set estimator to k3, or place to loss",
+                "TW-conflicting-options",
             )
         return place
 
@@ -121,16 +127,22 @@ class SequenceMask(Section):
     @classmethod
     def _require_ratio(cls, high: float, read: ValidationInfo) -> float:
         if read.data.get("of") == "k1" and high < 1.0:
-            raise ValueError(f"must be at least 1 for k1: a ratio of 1 is no mismatch at all; found {high}")
+            raise ConfigurationError(
+                f"must be at least 1 for k1: a ratio of 1 is no mismatch at all; found {high}", "TW-option-range"
+            )
         return high
 
     @field_validator("low")
     @classmethod
     def _require_k1(cls, low: float | None, read: ValidationInfo) -> float | None:
         if low is not None and read.data.get("of", "k1") != "k1":
-            raise ValueError(f"must be left out but for k1, which has a sign; found {low} with {read.data['of']}")
+            raise ConfigurationError(
+                f"must be left out but for k1, which has a sign; found {low} with {read.data['of']}", "TW-unread-option"
+            )
         if low is not None and low > 1.0:
-            raise ValueError(f"must be at most 1: a ratio of 1 is no mismatch at all; found {low}")
+            raise ConfigurationError(
+                f"must be at most 1: a ratio of 1 is no mismatch at all; found {low}", "TW-option-range"
+            )
         return low
 
     @property
@@ -164,14 +176,20 @@ class ImportanceCorrection(Section):
     @classmethod
     def _require_weights(cls, value: Any, read: ValidationInfo) -> Any:
         if value not in (None, False) and read.data.get("kind") == "none":
-            raise ValueError(f"must be left out with kind none, which has no weights; found {value}: leave it out")
+            raise ConfigurationError(
+                f"must be left out with kind none, which has no weights; found {value}: leave it out",
+                "TW-unread-option",
+            )
         return value
 
     @field_validator("sequence_mask")
     @classmethod
     def _require_something(cls, mask: SequenceMask | None, read: ValidationInfo) -> SequenceMask | None:
         if mask is None and read.data.get("kind") == "none":
-            raise ValueError("must be set with kind none, which corrects nothing else; found null: set kind, or this")
+            raise ConfigurationError(
+                "must be set with kind none, which corrects nothing else; found null: set kind, or this",
+                "TW-missing-option",
+            )
         return mask
 
     @property
@@ -258,9 +276,10 @@ class UpdateOptions(Section):
     @classmethod
     def _require_schedule(cls, share: float | None, read: ValidationInfo) -> float | None:
         if share is not None and read.data.get("learning_rate_schedule") == "constant":
-            raise ValueError(
+            raise ConfigurationError(
                 f"must be left out with the schedule 'constant', which never falls; found {share}: leave it out, or "
-                "set learning_rate_schedule to linear or cosine"
+                "set learning_rate_schedule to linear or cosine",
+                "TW-unread-option",
             )
         return share
 
@@ -270,14 +289,16 @@ class UpdateOptions(Section):
         if "aggregation" not in read.data:
             return constant
         if read.data["aggregation"] == "constant" and constant is None:
-            raise ValueError(
+            raise ConfigurationError(
                 "must be a number above 0; found None: the aggregation 'constant' divides by it; the most tokens that "
-                "a trajectory may reply is usual"
+                "a trajectory may reply is usual",
+                "TW-missing-option",
             )
         if read.data["aggregation"] != "constant" and constant is not None:
-            raise ValueError(
+            raise ConfigurationError(
                 f"must be left out with the aggregation {read.data['aggregation']!r}, which has none; found "
-                f"{constant}: leave it out, or set aggregation to constant"
+                f"{constant}: leave it out, or set aggregation to constant",
+                "TW-unread-option",
             )
         return constant
 

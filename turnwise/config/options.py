@@ -30,7 +30,7 @@ def read_options(name: str, rule: Callable[..., Any], options: Mapping[str, Any]
     for option in options:
         if option not in known:
             has = f"the options of {name!r} are {', '.join(known)}" if known else f"{name!r} has no options"
-            raise ConfigurationError(f"{has}; found {option!r}{meant(option, known)}")
+            raise ConfigurationError(f"{has}; found {option!r}{meant(option, known)}", "TW-unknown-option")
     try:
         read = model(**options)
     except ValidationError as error:

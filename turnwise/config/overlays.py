@@ -145,12 +145,12 @@ def _document_of(path: Path) -> YamlDocument:
         if not path.is_file():
             found = "a folder" if path.is_dir() else "none"
             raise ConfigurationError(
-                f"a parameters file must exist; found {found} at {_display_path(path)}{_meant(path)}"
+                f"a parameters file must exist; found {found} at {_display_path(path)}{_meant(path)}", "TW-missing-file"
             )
         content = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(
-            f"a parameters file must be readable; {_display_path(path)}: {error.strerror}"
+            f"a parameters file must be readable; {_display_path(path)}: {error.strerror}", "TW-unreadable-file"
         ) from error
     return read_document(content, Path(_display_path(path)))
 
@@ -158,7 +158,9 @@ def _document_of(path: Path) -> YamlDocument:
 def _sections(document: YamlDocument, path: Path) -> dict[str, Any]:
     if not isinstance(document.value, dict):
         found = "nothing" if document.value is None else type(document.value).__name__
-        raise ConfigurationError(f"{_display_path(path)}: must hold a mapping of sections; found {found}")
+        raise ConfigurationError(
+            f"{_display_path(path)}: must hold a mapping of sections; found {found}", "TW-not-a-section"
+        )
     return document.value
 
 
@@ -181,9 +183,13 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     key, equals, text = setting.partition("=")
     if not equals or not key.strip(".") or len(key.split(".")) > DEEPEST:
         shown = setting if len(setting) <= 80 else f"{setting[:80]}..."
-        raise ConfigurationError(f"a setting must be KEY=VALUE, e.g. credit.estimator=mt-grpo; found {shown!r}")
+        raise ConfigurationError(
+            f"a setting must be KEY=VALUE, e.g. credit.estimator=mt-grpo; found {shown!r}", "TW-option-format"
+        )
     if not all(key.split(".")):
-        raise ConfigurationError(f"a setting's key must be names with a dot between two; found {key!r}")
+        raise ConfigurationError(
+            f"a setting's key must be names with a dot between two; found {key!r}", "TW-option-format"
+        )
     # Python decodes command-line bytes that are not UTF-8 to surrogates; `encode` restores them for the error message.
     return key, read_document(text.encode("utf-8", "surrogateescape"), ascii(key)[1:-1]).value
 
@@ -202,7 +208,9 @@ def _with_value(values: Mapping[str, Any], keys: Sequence[str], value: Any, whol
         return {**values, head: value}
     inner = values.get(head, {})
     if not isinstance(inner, Mapping):
-        raise ConfigurationError(f"{whole}: {head!r} must be a section to set {'.'.join(rest)!r} in; found {inner!r}")
+        raise ConfigurationError(
+            f"{whole}: {head!r} must be a section to set {'.'.join(rest)!r} in; found {inner!r}", "TW-not-a-section"
+        )
     return {**values, head: _with_value(inner, rest, value, whole)}
 
 

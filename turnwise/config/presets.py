@@ -50,7 +50,9 @@ def preset_and_own(changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[
         return {}, own
     name = changes["preset"]
     if not isinstance(name, str) or name not in PRESETS:
-        raise ConfigurationError(f"preset: {name!r} is not a preset; {nearest(str(name).lower(), PRESETS)}")
+        raise ConfigurationError(
+            f"preset: {name!r} is not a preset; {nearest(str(name).lower(), PRESETS)}", "TW-unknown-preset"
+        )
     for path, value in _values(PRESETS[name]):
         _require_agreement(name, path, value, own)
     return PRESETS[name], own
@@ -67,11 +69,13 @@ def _require_agreement(name: str, path: tuple[str, ...], value: Any, own: Mappin
     if path[-1] == "share":
         if not isinstance(found, int | float) or not SHARES[0] <= found <= SHARES[1]:
             raise ConfigurationError(
-                f"the preset {name!r} keeps from {SHARES[0]:g} to {SHARES[1]:g} of the groups; found {key}: {found!r}"
+                f"the preset {name!r} keeps from {SHARES[0]:g} to {SHARES[1]:g} of the groups; found {key}: {found!r}",
+                "TW-option-range",
             )
     elif found != value:
         raise ConfigurationError(
-            f"the preset {name!r} sets {key}: {value!r}; found {found!r}: leave one of the two out"
+            f"the preset {name!r} sets {key}: {value!r}; found {found!r}: leave one of the two out",
+            "TW-preset-contradicted",
         )
 
 

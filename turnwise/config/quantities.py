@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from turnwise.config.messages import requirement
+from turnwise.errors import ConfigurationError
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 """Iterations, steps, turns, tasks: a million iterations is years of training, a million tasks half a gigabyte."""
@@ -67,7 +68,7 @@ def because(reason: str) -> WrapValidator:
         try:
             return bounds(value)
         except ValidationError as error:
-            raise ValueError(f"{requirement(error.errors()[0])}: {reason}") from None
+            raise ConfigurationError(f"{requirement(error.errors()[0])}: {reason}", "TW-option-range") from None
 
     return WrapValidator(validate)
 
@@ -84,7 +85,7 @@ NAME_RULE = (
 
 def _require_name(name: str) -> str:
     if not NAME.fullmatch(name):
-        raise ValueError(f"a name {NAME_RULE}")
+        raise ConfigurationError(f"a name {NAME_RULE}", "TW-name-form")
     return name
 
 
@@ -95,7 +96,7 @@ Name = Annotated[str, AfterValidator(_require_name)]
 def _require_finite(options: dict[str, Any]) -> dict[str, Any]:
     for path, value in _values(options):
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{path} must be a finite number; found {value}")
+            raise ConfigurationError(f"{path} must be a finite number; found {value}", "TW-option-range")
     return options
 
 

@@ -49,7 +49,7 @@ class Runner(Section):
     def _require_address(cls, address: str | None) -> str | None:
         known = address in (None, "auto", "local")
         if not known and not (address and ":" in address and not any(each.isspace() for each in address)):
-            raise ValueError("must be auto, local, HOST:PORT or ray://HOST:PORT")
+            raise ConfigurationError("must be auto, local, HOST:PORT or ray://HOST:PORT", "TW-address-form")
         return address
 
     @model_validator(mode="after")
@@ -58,9 +58,14 @@ class Runner(Section):
         for key in sorted(self.model_fields_set - {"kind", *read}):
             if getattr(self, key) != type(self).model_fields[key].default:
                 reader = next(kind for kind, keys in READ_BY.items() if key in keys)
-                raise ValueError(f"must not have {key}, which kind {reader} reads; found kind {self.kind}")
+                raise ConfigurationError(
+                    f"must not have {key}, which kind {reader} reads; found kind {self.kind}", "TW-unread-option"
+                )
         if self.kind == "ray" and self.address is None:
-            raise ValueError("must have address for kind ray: auto, local, HOST:PORT or ray://HOST:PORT; found none")
+            raise ConfigurationError(
+                "must have address for kind ray: auto, local, HOST:PORT or ray://HOST:PORT; found none",
+                "TW-missing-option",
+            )
         return self
 
     def with_processes(self, processes: int | None) -> Runner:
@@ -74,7 +79,8 @@ class Runner(Section):
             raise ConfigurationError(
                 f"--processes must be left out where compute.runner is ray, which makes as many runs at once as the "
                 f"cluster has room for; found --processes {processes}: set compute.runner.cores, cards or memory_gib, "
-                "or -s compute.runner.kind=processes"
+                "or -s compute.runner.kind=processes",
+                "TW-unread-option",
             )
         return Runner(kind="processes", workers=processes)
 
@@ -84,12 +90,14 @@ class Runner(Section):
             raise ConfigurationError(
                 f"compute.runner.cards must be at least the cards that a run takes, {taken}, by "
                 "compute.learner_processes, compute.engines, compute.tensor_parallel and compute.engines_apart; found "
-                f"{self.cards:g}: raise it"
+                f"{self.cards:g}: raise it",
+                "TW-too-few-cards",
             )
         if self.kind == "ray" and device != "cpu" and not self.cards:
             raise ConfigurationError(
                 f"compute.runner.cards must be above 0 where compute.device is {device}, since Ray hides all cards "
-                "from a run that asks for none; found 0: set it to 1, or to 0.5 where two runs share a card"
+                "from a run that asks for none; found 0: set it to 1, or to 0.5 where two runs share a card",
+                "TW-too-few-cards",
             )
 
     @property

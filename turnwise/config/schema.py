@@ -46,6 +46,7 @@ from turnwise.config.quantities import (
     Width,
     because,
 )
+from turnwise.errors import ConfigurationError
 from turnwise.world import with_preset
 
 BESIDE_RESULTS = frozenset({"storage", "tracking"})
@@ -108,7 +109,9 @@ class RewardSection(Section):
     @classmethod
     def _require_function(cls, options: dict[str, Any], read: ValidationInfo) -> dict[str, Any]:
         if options and read.data.get("function") is None:
-            raise ValueError("belongs to a reward with a function of its own; this one has none: leave it out")
+            raise ConfigurationError(
+                "belongs to a reward with a function of its own; this one has none: leave it out", "TW-unread-option"
+            )
         return options
 
 
@@ -285,9 +288,10 @@ class CriticSection(Section):
     @classmethod
     def _require_coefficient(cls, coefficient: float | None, read: ValidationInfo) -> float | None:
         if "trunk" in read.data and (read.data["trunk"] == "policy") != (coefficient is not None):
-            raise ValueError(
+            raise ConfigurationError(
                 f"must be set for trunk: policy and for no other; found trunk {read.data['trunk']!r} and coefficient "
-                f"{coefficient}: it weighs the critic's loss against the policy's on the trunk that they share"
+                f"{coefficient}: it weighs the critic's loss against the policy's on the trunk that they share",
+                "TW-critic-trunk",
             )
         return coefficient
 
@@ -295,9 +299,10 @@ class CriticSection(Section):
     @classmethod
     def _require_initial(cls, initial: str, read: ValidationInfo) -> str:
         if initial == "random" and read.data.get("trunk") == "policy":
-            raise ValueError(
+            raise ConfigurationError(
                 "must be policy on the policy's trunk, where a critic must begin with the policy's weights: set trunk "
-                "to own, or initial to policy"
+                "to own, or initial to policy",
+                "TW-critic-trunk",
             )
         return initial
 
@@ -305,16 +310,19 @@ class CriticSection(Section):
     @classmethod
     def _require_own_trunk(cls, heads: int, read: ValidationInfo) -> int:
         if heads > 1 and read.data.get("trunk") == "policy":
-            raise ValueError(f"must be 1 on the policy's trunk; found {heads}: leave it out, or set trunk to own")
+            raise ConfigurationError(
+                f"must be 1 on the policy's trunk; found {heads}: leave it out, or set trunk to own", "TW-critic-trunk"
+            )
         return heads
 
     @field_validator("clip")
     @classmethod
     def _require_no_clip(cls, clip: float | None, read: ValidationInfo) -> float | None:
         if clip is not None and read.data.get("heads", 1) > 1:
-            raise ValueError(
+            raise ConfigurationError(
                 f"must be null with two heads, of which only the smaller value is known from before; found {clip}: set "
-                "it to null, or heads to 1"
+                "it to null, or heads to 1",
+                "TW-conflicting-options",
             )
         return clip
 
@@ -362,7 +370,9 @@ class SeedsUntil(Section):
     @classmethod
     def _require_room(cls, first: int, read: ValidationInfo) -> int:
         if first > read.data.get("at_most", first):
-            raise ValueError(f"must be at most ablation.seeds.at_most: {read.data['at_most']}; found {first}")
+            raise ConfigurationError(
+                f"must be at most ablation.seeds.at_most: {read.data['at_most']}; found {first}", "TW-bounds-reversed"
+            )
         return first
 
 
@@ -384,7 +394,9 @@ class Budget(Section):
     def _require_one(self) -> Self:
         given = [name for name in BUDGET_AXES if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"must name one of {', '.join(BUDGET_AXES)}; found {', '.join(given) or 'none'}")
+            raise ConfigurationError(
+                f"must name one of {', '.join(BUDGET_AXES)}; found {', '.join(given) or 'none'}", "TW-missing-option"
+            )
         return self
 
     @property
@@ -429,9 +441,10 @@ class Ablation(Section):
     @classmethod
     def _require_listed_seeds(cls, budget: Budget | None, read: ValidationInfo) -> Budget | None:
         if budget is not None and isinstance(read.data.get("seeds"), SeedsUntil):
-            raise ValueError(
+            raise ConfigurationError(
                 "must go with a list of seeds; found seeds that are added until the test task set decides, after which "
-                "a test at a budget errs more often than it says: list them in ablation.seeds"
+                "a test at a budget errs more often than it says: list them in ablation.seeds",
+                "TW-seeds-not-listed",
             )
         return budget
 

@@ -79,7 +79,9 @@ def read_document(content: bytes, source: Path | str) -> YamlDocument:
 def _document(content: bytes, source: Path | str) -> YamlDocument:
     """See `read_document`. The document is shared by all who read the same content: it must not be changed."""
     if len(content) > MOST_BYTES:
-        raise ConfigurationError(f"{source}: must have at most {MOST_BYTES:,} bytes; found {len(content):,}")
+        raise ConfigurationError(
+            f"{source}: must have at most {MOST_BYTES:,} bytes; found {len(content):,}", "TW-large-file"
+        )
     text = _decoded(content, source)
     _require_text(text, source)
     return _Reading(source, text).document()
@@ -92,7 +94,7 @@ def _decoded(content: bytes, source: Path | str) -> str:
         before = content[: error.start].decode("utf-8", "replace")
         where = _where(source, _end_of(before))
         raise ConfigurationError(
-            f"{where}: must be UTF-8; found the byte 0x{content[error.start]:02x}: save it as UTF-8"
+            f"{where}: must be UTF-8; found the byte 0x{content[error.start]:02x}: save it as UTF-8", "TW-encoding"
         ) from None
 
 
@@ -100,7 +102,8 @@ def _require_text(text: str, source: Path | str) -> None:
     if found := NOT_TEXT.search(text):
         raise ConfigurationError(
             f"{_where(source, _end_of(text[: found.start()]))}: must hold no control characters; found "
-            f"U+{ord(found[0]):04X}: remove it"
+            f"U+{ord(found[0]):04X}: remove it",
+            "TW-control-character",
         )
 
 
@@ -143,9 +146,11 @@ class _Reading:
             place = YamlPlace(mark.line + 1, mark.column + 1) if mark is not None else YamlPlace(1, 1)
             said = " ".join(str(error.problem or error.context).split())
             said = "found a tab: indent by spaces" if "'\\t'" in said else said  # the most common message, and cryptic
-            raise ConfigurationError(f"{_where(self.source, place)}: must be YAML; {said}") from None
+            raise ConfigurationError(f"{_where(self.source, place)}: must be YAML; {said}", "TW-not-yaml") from None
         except YAMLError as error:
-            raise ConfigurationError(f"{self.source}: must be YAML; {' '.join(str(error).split())}") from None
+            raise ConfigurationError(
+                f"{self.source}: must be YAML; {' '.join(str(error).split())}", "TW-not-yaml"
+            ) from None
 
     def _whole(self) -> Any:
         documents, value = 0, None
@@ -153,9 +158,15 @@ class _Reading:
             if isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise self._mistake(event, "must hold one document; found another: leave out what follows")
+                    raise self._mistake(
+                        event, "must hold one document; found another: leave out what follows", "TW-yaml-documents"
+                    )
                 if event.version or event.tags:
-                    raise self._mistake(event, "must have no directive; found one: leave out the line that begins by %")
+                    raise self._mistake(
+                        event,
+                        "must have no directive; found one: leave out the line that begins by %",
+                        "TW-yaml-directive",
+                    )
             elif isinstance(event, NodeEvent):
                 value = self._value(event, ())
         return value
@@ -164,9 +175,9 @@ class _Reading:
         if isinstance(event, AliasEvent):
             return self._meant_by(event)
         if len(path) > DEEPEST:
-            raise self._mistake(event, f"must be at most {DEEPEST} levels deep; found more")
+            raise self._mistake(event, f"must be at most {DEEPEST} levels deep; found more", "TW-yaml-too-deep")
         if getattr(event, "tag", None) is not None:
-            raise self._mistake(event, f"must have no tag; found {event.tag}: leave it out")
+            raise self._mistake(event, f"must have no tag; found {event.tag}: leave it out", "TW-yaml-tag")
         before = self.read
         self._count(event, 1)
         if event.anchor is not None:
@@ -187,11 +198,13 @@ class _Reading:
         while not isinstance(event := next(self.events), MappingEndEvent):
             key = self._value(event, (*path, ""))
             if not isinstance(key, str):
-                raise self._mistake(event, f"a key must be a text; found {key!r}")
+                raise self._mistake(event, f"a key must be a text; found {key!r}", "TW-yaml-key")
             if key in values:
                 first = self.places[(*path, key)]
                 raise self._mistake(
-                    event, f"a key must stand once; found {key!r} again, after line {first.line}: leave one out"
+                    event,
+                    f"a key must stand once; found {key!r} again, after line {first.line}: leave one out",
+                    "TW-repeated-key",
                 )
             self.places[(*path, key)] = _place(event)
             values[key] = self._value(next(self.events), (*path, key))
@@ -208,10 +221,14 @@ class _Reading:
         tag = self.yaml.resolver.resolve(ScalarNode, event.value, event.implicit)
         kind = str(tag).rpartition(":")[2]
         if kind == "merge":
-            raise self._mistake(event, "must have no merge key; found <<: write the keys themselves, or an overlay")
+            raise self._mistake(
+                event, "must have no merge key; found <<: write the keys themselves, or an overlay", "TW-yaml-merge-key"
+            )
         if kind not in KINDS:
             raise self._mistake(
-                event, f"must not be a {kind}, which readers differ on; found {event.value}: put quotes"
+                event,
+                f"must not be a {kind}, which readers differ on; found {event.value}: put quotes",
+                "TW-ambiguous-value",
             )
         if kind == "int" and len(event.value) > 100:
             raise self._too_large(event)
@@ -219,30 +236,38 @@ class _Reading:
         if kind == "int" and not -(2**63) <= value < 2**63:
             raise self._too_large(event)
         if isinstance(value, str) and (found := NOT_TEXT.search(value)):
-            raise self._mistake(event, f"must hold no control characters; found U+{ord(found[0]):04X}: remove it")
+            raise self._mistake(
+                event,
+                f"must hold no control characters; found U+{ord(found[0]):04X}: remove it",
+                "TW-control-character",
+            )
         return value
 
     def _too_large(self, event: Event) -> ConfigurationError:
-        return self._mistake(event, "a whole number must fit into 64 bits; found a larger one")
+        return self._mistake(event, "a whole number must fit into 64 bits; found a larger one", "TW-large-number")
 
     def _meant_by(self, event: AliasEvent) -> Any:
         if event.anchor not in self.anchors:
             raise self._mistake(
-                event, f"*{event.anchor} must stand after its anchor; found none: write &{event.anchor}"
+                event,
+                f"*{event.anchor} must stand after its anchor; found none: write &{event.anchor}",
+                "TW-yaml-anchor",
             )
         anchored = self.anchors[event.anchor]
         if anchored is None:
-            raise self._mistake(event, f"an anchor must not stand within itself; found *{event.anchor} in it")
+            raise self._mistake(
+                event, f"an anchor must not stand within itself; found *{event.anchor} in it", "TW-yaml-anchor"
+            )
         self._count(event, anchored.size)
         return anchored.value
 
     def _count(self, event: Event, values: int) -> None:
         self.read += values
         if self.read > MOST_VALUES:
-            raise self._mistake(event, f"must hold at most {MOST_VALUES:,} values; found more")
+            raise self._mistake(event, f"must hold at most {MOST_VALUES:,} values; found more", "TW-large-file")
 
-    def _mistake(self, event: Event, said: str) -> ConfigurationError:
-        return ConfigurationError(f"{_where(self.source, _place(event))}: {said}")
+    def _mistake(self, event: Event, said: str, code: str) -> ConfigurationError:
+        return ConfigurationError(f"{_where(self.source, _place(event))}: {said}", code)
 
 
 def _place(event: Event) -> YamlPlace:

@@ -43,9 +43,11 @@ class Range(Section):
     def require_sense(self, key: str) -> None:
         """Raise ConfigurationError for an empty range, and for a logarithm of what is not positive."""
         if not -math.inf < self.low < self.high < math.inf:
-            raise ConfigurationError(f"{key}: low must be below high, both finite; found {self.low} and {self.high}")
+            raise ConfigurationError(
+                f"{key}: low must be below high, both finite; found {self.low} and {self.high}", "TW-bounds-reversed"
+            )
         if self.scale == "log" and self.low <= 0:
-            raise ConfigurationError(f"{key}: low must be above 0 for scale: log; found {self.low}")
+            raise ConfigurationError(f"{key}: low must be above 0 for scale: log; found {self.low}", "TW-option-range")
 
     def draw(self, key: str, place: int) -> float:
         """The value of one candidate: a function of the key and the candidate's place alone."""
@@ -93,7 +95,9 @@ def read_choices(path: Path) -> dict[str, Choices]:
     """The keys of a file and what is tried of each. Raises ConfigurationError."""
     read = read_yaml(path)
     if not isinstance(read, Mapping) or not read:
-        raise ConfigurationError(f"{path}: must hold a mapping of keys to lists or ranges; found {read!r}")
+        raise ConfigurationError(
+            f"{path}: must hold a mapping of keys to lists or ranges; found {read!r}", "TW-not-a-section"
+        )
     choices: dict[str, Choices] = {}
     for key, found in read.items():
         if isinstance(found, Mapping):
@@ -104,7 +108,9 @@ def read_choices(path: Path) -> dict[str, Choices]:
         elif isinstance(found, list) and found:
             choices[key] = list(found)
         else:
-            raise ConfigurationError(f"{path}: {key} must be a list of values, or low and high; found {found!r}")
+            raise ConfigurationError(
+                f"{path}: {key} must be a list of values, or low and high; found {found!r}", "TW-sweep-values"
+            )
     return choices
 
 
@@ -115,16 +121,21 @@ def candidates(choices: Mapping[str, Choices], draws: int | None = None) -> list
     """
     if not choices:
         raise ConfigurationError(
-            "a sweep must have a key with several values, such as -s optimization.learning_rate=1e-4,3e-4; found none"
+            "a sweep must have a key with several values, such as -s optimization.learning_rate=1e-4,3e-4; found none",
+            "TW-sweep-empty",
         )
     for key, found in choices.items():
         if isinstance(found, Range):
             found.require_sense(key)
             if draws is None:
-                raise ConfigurationError(f"{key}: a range must be drawn from: give --random N, or list its values")
+                raise ConfigurationError(
+                    f"{key}: a range must be drawn from: give --random N, or list its values", "TW-sweep-undrawn"
+                )
     number = draws if draws is not None else math.prod(len(each) for each in choices.values() if isinstance(each, list))
     if number > MOST_CANDIDATES:
-        raise ConfigurationError(f"a sweep must have at most {MOST_CANDIDATES} candidates; found {number}")
+        raise ConfigurationError(
+            f"a sweep must have at most {MOST_CANDIDATES} candidates; found {number}", "TW-sweep-too-large"
+        )
     if draws is None:
         combinations = [
             dict(zip(choices, each, strict=True)) for each in itertools.product(*map(_listed, choices.values()))

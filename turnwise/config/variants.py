@@ -57,18 +57,23 @@ def require_distinct_variants(experiment: VariedExperiment) -> None:
     """
     ablation = experiment.ablation
     if not ablation.variants or not ablation.all_seeds:
-        raise ConfigurationError("ablation.variants and ablation.seeds must each name at least one; found none")
+        raise ConfigurationError(
+            "ablation.variants and ablation.seeds must each name at least one; found none", "TW-no-variants"
+        )
     if len(set(ablation.all_seeds)) < len(ablation.all_seeds):
-        raise ConfigurationError(f"ablation.seeds must differ from each other; found {ablation.seeds}")
+        raise ConfigurationError(
+            f"ablation.seeds must differ from each other; found {ablation.seeds}", "TW-repeated-seeds"
+        )
     if len(ablation.variants) == 1 and ablation.until is not None and ablation.until.compare == "pairs":
         raise ConfigurationError(
-            "ablation.seeds.compare must be warm-start where there is one variant, which has no pair; found pairs"
+            "ablation.seeds.compare must be warm-start where there is one variant, which has no pair; found pairs",
+            "TW-compare-without-pair",
         )
     base = experiment.model_dump(mode="json")
     seen: dict[str, str] = {}
     for name in ablation.variants:
         if not NAME.fullmatch(name):
-            raise ConfigurationError(f"a variant's name {NAME_RULE}; found {name!r}")
+            raise ConfigurationError(f"a variant's name {NAME_RULE}; found {name!r}", "TW-name-form")
         try:
             variant = experiment.variant(name)
         except ConfigurationError as error:
@@ -77,11 +82,12 @@ def require_distinct_variants(experiment: VariedExperiment) -> None:
         values = variant.model_dump(mode="json")
         if experiment.variants[name] and values == base:
             raise ConfigurationError(
-                f"variant {name!r} must change something; variants.{name} repeats the base's values"
+                f"variant {name!r} must change something; variants.{name} repeats the base's values",
+                "TW-variant-changes-nothing",
             )
         key = repr(values)
         if key in seen:
-            raise ConfigurationError(f"variants must differ; {name!r} is the same as {seen[key]!r}")
+            raise ConfigurationError(f"variants must differ; {name!r} is the same as {seen[key]!r}", "TW-variants-same")
         seen[key] = name
 
 
@@ -90,20 +96,24 @@ def _require_own_sections(name: str, changes: Mapping[str, object], variant: Var
     if "critic" in changes and not variant.has_critic:
         raise ConfigurationError(
             f"variant {name!r} sets critic, which its estimator {variant.credit.estimator!r} has not: only those of "
-            "the GAE family have one"
+            "the GAE family have one",
+            "TW-no-critic",
         )
     method = variant.optimization.method
     for section in (section for section in UNREAD[method] if section in changes):
         raise ConfigurationError(
-            f"variant {name!r} must not change {section}, which optimization.method: {method} does not read"
+            f"variant {name!r} must not change {section}, which optimization.method: {method} does not read",
+            "TW-variant-unread",
         )
     compute = changes.get("compute")
     if isinstance(compute, Mapping) and "runner" in compute:
         raise ConfigurationError(
-            f"variant {name!r} must not change compute.runner: whoever makes the runs of an ablation makes all of them"
+            f"variant {name!r} must not change compute.runner: whoever makes the runs of an ablation makes all of them",
+            "TW-variant-shared",
         )
     for section in (section for section in SHARED if section in changes):
         raise ConfigurationError(
             f"variant {name!r} must not change {section}: what is prepared is shared by all variants; compare such "
-            "settings as ablations of their own"
+            "settings as ablations of their own",
+            "TW-variant-shared",
         )

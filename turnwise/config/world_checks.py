@@ -23,7 +23,7 @@ def require_files(section: WorldSection) -> None:
     """Raise ConfigurationError for a file or folder of the world that is not there."""
     for key, path in missing_files(section).items():
         raise ConfigurationError(
-            f"world.parameters.{key}: must be the path of a file or folder; found nothing at {path}"
+            f"world.parameters.{key}: must be the path of a file or folder; found nothing at {path}", "TW-missing-file"
         )
 
 
@@ -32,7 +32,8 @@ def require_examples(agent: Agent, world: World) -> None:
     if agent.examples and "oracle" not in world.baselines:
         raise ConfigurationError(
             f"agent.examples are played by the world's oracle; the world {world.name!r} has none, its baselines are "
-            f"{', '.join(world.baselines) or 'none'}; found {agent.examples}: set it to 0"
+            f"{', '.join(world.baselines) or 'none'}; found {agent.examples}: set it to 0",
+            "TW-no-oracle",
         )
 
 
@@ -41,7 +42,8 @@ def require_primary_column(world: World) -> None:
     if not any(column.value == world.primary_metric for column in world.columns):
         raise ConfigurationError(
             f"a world's columns must show its primary metric, by which variants are compared; {world.name!r} has "
-            f"{world.primary_metric!r} and shows {', '.join(column.value for column in world.columns)}"
+            f"{world.primary_metric!r} and shows {', '.join(column.value for column in world.columns)}",
+            "TW-primary-metric-hidden",
         )
 
 
@@ -53,11 +55,16 @@ def require_rewards(rewards: Mapping[str, RewardSection], world: World, tags: Se
     known = {**world.rewards, **AGENT_REWARDS}
     for name, reward in rewards.items():
         if reward.function is None and name not in known:
-            raise ConfigurationError(f"rewards of the world {world.name!r}: {unknown(name, known)}")
+            raise ConfigurationError(
+                f"rewards of the world {world.name!r}: {unknown(name, known)}", "TW-unknown-reward"
+            )
     if "tags" in requested_rewards(rewards, world) and not tags:
         raise ConfigurationError(
             "rewards.tags must be left out with an agent.format whose replies have no tags; found both: leave it out, "
-            "or set agent.format to think-answer or search"
+            "or set agent.format to think-answer or search",
+            "TW-tags-without-format",
         )
     if not any(reward.weight for reward in rewards.values()):
-        raise ConfigurationError("rewards must give at least one reward a weight other than 0; found none")
+        raise ConfigurationError(
+            "rewards must give at least one reward a weight other than 0; found none", "TW-no-reward"
+        )

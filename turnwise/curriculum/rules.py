@@ -133,12 +133,14 @@ class Staged(Curriculum):
         if len(self.limits) < 2 or any(later <= earlier for earlier, later in pairwise(self.limits)):
             raise ConfigurationError(
                 f"the limits of a staged curriculum must grow from stage to stage, with two stages at least; found "
-                f"{list(self.limits)}: put them in order, or set rule to 'fixed' for a single one"
+                f"{list(self.limits)}: put them in order, or set rule to 'fixed' for a single one",
+                "TW-curriculum-order",
             )
         if len(self.lengths) != len(self.limits) - 1:
             raise ConfigurationError(
                 f"every stage but the last, which goes on to the end, must have a length; found {len(self.limits)} "
-                f"limits and the lengths {list(self.lengths)}: give one number for all, or {len(self.limits) - 1}"
+                f"limits and the lengths {list(self.lengths)}: give one number for all, or {len(self.limits) - 1}",
+                "TW-curriculum-lengths",
             )
 
     @property
@@ -165,7 +167,8 @@ class Staged(Curriculum):
             raise ConfigurationError(
                 f"every stage of the curriculum must be reached: the lengths {list(self.lengths)} of those before the "
                 f"last must sum to less than optimization.iterations; found {sum(self.lengths)} and {iterations}: "
-                "shorten the stages, or train for longer"
+                "shorten the stages, or train for longer",
+                "TW-curriculum-unreached",
             )
 
 
@@ -190,7 +193,8 @@ class Adaptive(Curriculum):
         if self.first_limit >= self.maximum:
             raise ConfigurationError(
                 "an adaptive curriculum must begin below its maximum, or it can never grow; found first: "
-                f"{self.first_limit} and maximum: {self.maximum}: lower the first, or set rule to 'fixed'"
+                f"{self.first_limit} and maximum: {self.maximum}: lower the first, or set rule to 'fixed'",
+                "TW-curriculum-order",
             )
 
     @property
@@ -230,7 +234,8 @@ class Adaptive(Curriculum):
             raise ConfigurationError(
                 "an adaptive curriculum compares two windows before it grows: twice the window must be less than "
                 f"optimization.iterations; found window: {self.window} and {iterations} iterations: shorten the "
-                "window, or train for longer"
+                "window, or train for longer",
+                "TW-curriculum-unreached",
             )
 
 
@@ -241,7 +246,8 @@ def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curric
     """
     if rule not in RULES:
         raise ConfigurationError(
-            f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}{meant(rule, RULES)}"
+            f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}{meant(rule, RULES)}",
+            "TW-unknown-curriculum",
         )
     try:
         arguments = read_options(rule, RULES[rule], options)
@@ -251,7 +257,8 @@ def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curric
     if curriculum.longest > turns:
         raise ConfigurationError(
             f"a curriculum's limits must not be above the world's, which allows {turns} turns; found "
-            f"{curriculum.longest}: lower it, or raise the world's parameter `turns`"
+            f"{curriculum.longest}: lower it, or raise the world's parameter `turns`",
+            "TW-limit-above-world",
         )
     return curriculum
 
@@ -266,7 +273,8 @@ def require_playable(curriculum: Curriculum, iterations: int, section: WorldSect
     except ValueError as error:
         raise ConfigurationError(
             f"a curriculum's limits must be ones that the world {world.name!r} can be played under; found "
-            f"{curriculum.shortest}, of which it says: {error}"
+            f"{curriculum.shortest}, of which it says: {error}",
+            "TW-limit-of-world",
         ) from error
 
 
@@ -276,7 +284,10 @@ def _fixed(turns: int, *, limit: Count | None = None) -> Fixed:
 
 def _require_lengths(lengths: Any) -> Any:
     if not all(isinstance(each, int) and each is not True and each >= 1 for each in _listed(lengths)):
-        raise ValueError("must be a number of iterations of at least 1, or a list of one for each stage but the last")
+        raise ConfigurationError(
+            "must be a number of iterations of at least 1, or a list of one for each stage but the last",
+            "TW-curriculum-lengths",
+        )
     return lengths
 
 
@@ -294,7 +305,8 @@ def _staged(
     if (schedule is None) == (limits is None):
         raise ConfigurationError(
             "a staged curriculum must have either limits of its own or a published schedule, one of "
-            f"{', '.join(SCHEDULES)}; found {'neither' if limits is None else 'both'}"
+            f"{', '.join(SCHEDULES)}; found {'neither' if limits is None else 'both'}",
+            "TW-curriculum-schedule",
         )
     if schedule is not None:
         limits, published = SCHEDULES[schedule]
@@ -303,7 +315,8 @@ def _staged(
     if lengths is None:
         raise ConfigurationError(
             "curriculum.options.lengths must be a number of iterations, or a list of one for each stage but the last; "
-            "found None"
+            "found None",
+            "TW-curriculum-lengths",
         )
     each = _listed(lengths)
     return Staged(tuple(limits), tuple(each if isinstance(lengths, list | tuple) else each * (len(limits) - 1)))

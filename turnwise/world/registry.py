@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
+from turnwise.errors import ConfigurationError
 from turnwise.plugins import entry_points
 from turnwise.suggestions import meant
 from turnwise.world.contract import World
@@ -24,53 +25,63 @@ def world_class(name: str) -> type[World]:
     """The world class of a name: `module:Class`, or an installed entry point of the group `turnwise.worlds`.
 
     Raises:
-        ValueError: the name is unknown, cannot be imported, or is not a concrete subclass of World.
+        ConfigurationError: the name is unknown, cannot be imported, or is not a concrete subclass of World.
     """
     if ":" in name:
         module_name, _, class_name = name.partition(":")
         attribute = getattr(_module(module_name, name), class_name, None)
         if not (isinstance(attribute, type) and issubclass(attribute, World)) or inspect.isabstract(attribute):
-            raise ValueError(f"world {name!r} must name a subclass of turnwise.world.World; found {attribute!r}")
+            raise ConfigurationError(
+                f"world {name!r} must name a subclass of turnwise.world.World; found {attribute!r}", "TW-plugin-kind"
+            )
         return attribute
     if (entry_point := entry_points(ENTRY_POINTS).get(name)) is not None:
         loaded = _loaded(entry_point)
         if not (isinstance(loaded, type) and issubclass(loaded, World)):
-            raise ValueError(f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}")
+            raise ConfigurationError(
+                f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}", "TW-plugin-kind"
+            )
         return loaded
     worlds = installed_worlds()
-    raise ValueError(
-        f"world must be one of {', '.join(worlds)}, or 'module:Class'; found {name!r}{meant(name, worlds)}"
+    raise ConfigurationError(
+        f"world must be one of {', '.join(worlds)}, or 'module:Class'; found {name!r}{meant(name, worlds)}",
+        "TW-unknown-world",
     )
 
 
 def _module(name: str, world: str) -> ModuleType:
-    """The module of a world given as `module:Class`. Raises ValueError where it cannot be imported."""
+    """The module of a world given as `module:Class`. Raises ConfigurationError where it cannot be imported."""
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"world {world!r} must be module:Class, with names of Python; found the module {name!r}")
+        raise ConfigurationError(
+            f"world {world!r} must be module:Class, with names of Python; found the module {name!r}", "TW-plugin-name"
+        )
     try:
         return importlib.import_module(name)
     except (ImportError, SyntaxError) as error:
-        raise ValueError(
-            f"world {world!r} must name a module that can be imported from here; found {type(error).__name__}: {error}"
+        raise ConfigurationError(
+            f"world {world!r} must name a module that can be imported from here; found {type(error).__name__}: {error}",
+            "TW-plugin-import",
         ) from error
 
 
 def _loaded(entry_point: importlib.metadata.EntryPoint) -> Any:
-    """The object that an entry point names. Raises ValueError where a package that it needs is not installed."""
+    """The object that an entry point names. Raises ConfigurationError where a package that it needs is missing."""
     try:
         return entry_point.load()
     except ModuleNotFoundError as error:
-        raise ValueError(missing_package(entry_point.name, str(error.name))) from error
+        raise missing_package(entry_point.name, str(error.name)) from error
 
 
-def missing_package(world: str, package: str) -> str:
-    """The error message for a world whose package is not installed, with the command that installs it.
+def missing_package(world: str, package: str) -> ConfigurationError:
+    """The error for a world whose package is not installed, with the command that installs it.
 
     That is the extra of Turnwise with the world's name, where there is one, else the package itself.
     """
     offered = importlib.metadata.metadata("turnwise").get_all("Provides-Extra") or []
     remedy = f"pip install 'turnwise[{world}]'" if world in offered else f"install {package}"
-    return f"the world {world!r} needs the package {package}, which is not installed: {remedy}"
+    return ConfigurationError(
+        f"the world {world!r} needs the package {package}, which is not installed: {remedy}", "TW-missing-package"
+    )
 
 
 def installed_worlds() -> tuple[str, ...]:
@@ -82,7 +93,7 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     """The world of a name, constructed with its parameters.
 
     Raises:
-        ValueError: an unknown name or parameter, or an invalid value.
+        ConfigurationError: an unknown name or parameter, or an invalid value.
     """
     world = world_class(name)
     require_known(world, parameters)
@@ -90,26 +101,28 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
         return world(**parameters)
     except (AttributeError, TypeError) as error:
         if mistake := mistyped(world, parameters):
-            raise ValueError(mistake) from error
+            raise ConfigurationError(mistake, "TW-option-type") from error
         raise
 
 
 def with_preset(name: str, preset: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a world's preset, overridden by `parameters`; an empty preset name means no preset.
 
-    Raises ValueError for a preset that the world does not have, with the most similar one.
+    Raises ConfigurationError for a preset that the world does not have, with the most similar one.
     """
     if not preset:
         return dict(parameters)
     presets = world_class(name).presets
     if preset not in presets:
         known = f"it has {', '.join(presets)}" if presets else "it has none"
-        raise ValueError(f"the world {name!r} has no preset {preset!r}{meant(preset, presets) or f': {known}'}")
+        raise ConfigurationError(
+            f"the world {name!r} has no preset {preset!r}{meant(preset, presets) or f': {known}'}", "TW-unknown-preset"
+        )
     return {**presets[preset], **parameters}
 
 
 def require_known(constructor: Callable[..., object], parameters: Mapping[str, Any]) -> None:
-    """Raise ValueError for a parameter that the constructor does not take, with the most similar one that it does.
+    """Raise ConfigurationError for a parameter that the constructor does not take, with the most similar that it does.
 
     A constructor with `**kwargs` accepts every name.
     """
@@ -119,7 +132,7 @@ def require_known(constructor: Callable[..., object], parameters: Mapping[str, A
     for name in parameters:
         if name not in known:
             listed = f"known are {', '.join(known)}" if known else "there are none"
-            raise ValueError(f"{name} is no parameter: {listed}{meant(name, known)}")
+            raise ConfigurationError(f"{name} is no parameter: {listed}{meant(name, known)}", "TW-unknown-option")
 
 
 def mistyped(constructor: type, parameters: Mapping[str, Any]) -> str | None:

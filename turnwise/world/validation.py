@@ -38,12 +38,13 @@ def finite_number(what: str, value: object, advice: str = "") -> float:
     """
     number = as_number(value)
     if number is None:
-        raise ContractError(f"{what} must be a number; found {quoted(value)}{advice}")
+        raise ContractError(f"{what} must be a number; found {quoted(value)}{advice}", "TW-answer-type")
     if not math.isfinite(number):
-        raise ContractError(f"{what} must be a finite number; found {number}{advice}")
+        raise ContractError(f"{what} must be a finite number; found {number}{advice}", "TW-not-finite")
     if abs(number) > LARGEST:
         raise ContractError(
-            f"{what} must be at most {LARGEST:.2g} in magnitude, as 32 bits hold; found {number}: scale it"
+            f"{what} must be at most {LARGEST:.2g} in magnitude, as 32 bits hold; found {number}: scale it",
+            "TW-not-finite",
         )
     return number
 
@@ -65,7 +66,9 @@ def as_number(value: object) -> float | None:
 def valid_observation(observation: object, task: Task) -> Observation:
     """The observation. Raises ContractError unless it is one, with a text, and with a state that is a text or None."""
     if not isinstance(observation, Observation):
-        raise ContractError(f"the observation of {task.id} must be an Observation; found {quoted(observation)}")
+        raise ContractError(
+            f"the observation of {task.id} must be an Observation; found {quoted(observation)}", "TW-answer-type"
+        )
     _require_text(f"the observation's text of {task.id}", observation.text)
     if observation.state is not None:
         _require_text(f"the observation's state of {task.id}", observation.state, " or None")
@@ -75,7 +78,7 @@ def valid_observation(observation: object, task: Task) -> Observation:
 def valid_step(step: object, task: Task) -> Step:
     """The step with Python's own numbers and flags. Raises ContractError where it breaks the contract."""
     if not isinstance(step, Step):
-        raise ContractError(f"step of {task.id} must return a Step; found {quoted(step)}")
+        raise ContractError(f"step of {task.id} must return a Step; found {quoted(step)}", "TW-answer-type")
     valid_observation(step.observation, task)
     changes: dict[str, Any] = {
         name: values
@@ -86,7 +89,9 @@ def valid_step(step: object, task: Task) -> Step:
         flag = getattr(step, name)
         if type(flag) is not bool:
             if not isinstance(flag, np.bool_):
-                raise ContractError(f"{name} of {task.id} must be True or False; found {quoted(flag)}")
+                raise ContractError(
+                    f"{name} of {task.id} must be True or False; found {quoted(flag)}", "TW-answer-type"
+                )
             changes[name] = bool(flag)
     return dataclasses.replace(step, **changes) if changes else step
 
@@ -94,11 +99,14 @@ def valid_step(step: object, task: Task) -> Step:
 def valid_action(action: object, task: Task) -> ScriptedAction:
     """A baseline policy's action. Raises ContractError unless it is one, of texts."""
     if not isinstance(action, ScriptedAction):
-        raise ContractError(f"a baseline policy of {task.id} must return a ScriptedAction; found {quoted(action)}")
+        raise ContractError(
+            f"a baseline policy of {task.id} must return a ScriptedAction; found {quoted(action)}", "TW-answer-type"
+        )
     _require_text(f"the thought of a baseline policy of {task.id}", action.thought)
     if not isinstance(action.actions, tuple | list):
         raise ContractError(
-            f"the actions of a baseline policy of {task.id} must be a tuple of texts; found {quoted(action.actions)}"
+            f"the actions of a baseline policy of {task.id} must be a tuple of texts; found {quoted(action.actions)}",
+            "TW-answer-type",
         )
     for each in action.actions:
         _require_text(f"an action of a baseline policy of {task.id}", each)
@@ -116,7 +124,9 @@ class ValidatedEnvironment(Environment):
 
     def __init__(self, environment: Environment, task: Task) -> None:
         if not isinstance(environment, Environment):
-            raise ContractError(f"make of {task.id} must return an Environment; found {quoted(environment)}")
+            raise ContractError(
+                f"make of {task.id} must return an Environment; found {quoted(environment)}", "TW-answer-type"
+            )
         self._environment, self._task = environment, task
 
     def reset(self) -> Observation:
@@ -147,7 +157,10 @@ class ValidatedEnvironment(Environment):
 def _numbers(kind: str, values: object, task: Task) -> Mapping[str, float]:
     """The values as floats: themselves where they are. `kind`: "reward" or "metric"."""
     if not isinstance(values, Mapping):
-        raise ContractError(f"the {kind}s of {task.id} must be a mapping from names to numbers; found {quoted(values)}")
+        raise ContractError(
+            f"the {kind}s of {task.id} must be a mapping from names to numbers; found {quoted(values)}",
+            "TW-answer-type",
+        )
     if all(type(name) is str and type(value) is float and abs(value) <= LARGEST for name, value in values.items()):
         return values
     for name in values:
@@ -159,4 +172,4 @@ def _numbers(kind: str, values: object, task: Task) -> Mapping[str, float]:
 def _require_text(what: str, value: object, others: str = "") -> None:
     if not isinstance(value, str):
         advice = ": decode it" if isinstance(value, bytes | bytearray | memoryview) else ""
-        raise ContractError(f"{what} must be a text (str){others}; found {quoted(value)}{advice}")
+        raise ContractError(f"{what} must be a text (str){others}; found {quoted(value)}{advice}", "TW-answer-type")
