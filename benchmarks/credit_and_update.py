@@ -22,8 +22,8 @@ from unittest.mock import patch
 
 import torch
 
-import tasks.update.update as update_stage
 from tasks.credit.credit import CreditParameters, credit
+from tasks.restoring import MODELS
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.trajectory import Ending, Trajectory, Turn
@@ -99,7 +99,7 @@ def model_seconds() -> Iterator[list[float]]:
         (learner_module.Learner, "_step"),
         (learner_module.Learner, "_check_finite"),
         (learner_module.Learner, "save"),
-        (update_stage, "take_learner"),
+        (MODELS, "take_learner"),
     ]
     with ExitStack() as stack:
         for owner, name in of_the_model:

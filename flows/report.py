@@ -9,10 +9,9 @@ from pathlib import Path
 
 from tasks.caching import all_dependencies
 from tasks.calls import Call, call
-from tasks.models_in_memory import whole_policy
 from tasks.playing import playing_code, world_code
 from tasks.report.report import report
-from tasks.restoring import trajectories_of
+from tasks.restoring import MODELS, trajectories_of
 from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.data.outcomes import LeftOut
@@ -160,7 +159,7 @@ def publish(
     )
     if (name := experiment.tracking.register_as) is not None:
         uri = tracking_uri(experiment)
-        if (best := register_best(name, find_runs(uri, record.tracked.parent.id), uri, whole_policy)) is None:
+        if (best := register_best(name, find_runs(uri, record.tracked.parent.id), uri, MODELS.whole_policy)) is None:
             logger.warning("no policy was registered as %s: every run was ended before its last evaluation", name)
         else:
             logger.info("the policy of %s is registered in MLflow as models:/%s@best", best.name, name)

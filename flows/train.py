@@ -49,10 +49,10 @@ from flows.runtime.flow_runs import untagged_tasks
 from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, play_greedily, roll_out, roll_out_ahead, select_groups, turn_limit
 from tasks.calls import Make, make_call
-from tasks.models_in_memory import base_reference
 from tasks.orchestration.deferred import flow
 from turnwise.data.trajectory_files import success_of
 from turnwise.experiment import Experiment
+from turnwise.policy.models_in_memory import base_reference
 from turnwise.store import default_store
 from turnwise.store.retention import RetentionEntry, files_to_prune, kept, least_kept
 from turnwise.training_runs import iteration_stages

@@ -23,13 +23,13 @@ from flows.runtime.flow_runs import untagged_tasks
 from flows.sampling import play_greedily, select_groups
 from tasks.calls import make_call
 from tasks.health.health import read_health
-from tasks.models_in_memory import base_reference
 from tasks.update.first_steps import FirstSteps, FirstStepsParameters, first_steps, read_first_steps
 from turnwise.data.arrays import TrajectoryAdvantages
 from turnwise.data.trajectory_files import read_credit
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.model_files import MODEL_FILES
+from turnwise.policy.models_in_memory import base_reference
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
 from turnwise.tracking.finding import RecordedRun

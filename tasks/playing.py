@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tasks.models_in_memory import base_of, model_in_memory
-from tasks.restoring import opened
+from tasks.restoring import MODELS, opened
 from turnwise.agent.added_rewards import BUILT_IN, files_of, reward_function
 from turnwise.agent.formats import FORMATS
 from turnwise.agent.loop import RolloutResult
@@ -21,6 +20,7 @@ from turnwise.data.trajectory_files import write_trajectories
 from turnwise.plugins import FORMAT, REWARD, plugin_modules
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Draft, Reference, default_store
+from turnwise.store.outside import Outside
 from turnwise.store.plugin_identity import plugin_ingredients
 from turnwise.world import world_class
 
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 SAMPLING = ("turnwise.agent.sampling", "turnwise.policy.engines.worker")
 """The modules with which a policy plays episodes, for cache keys."""
+SCORING = ("turnwise.policy.adapted", "turnwise.policy.scored_policy")
+"""The modules that compute log-probabilities, for cache keys."""
+TRAINING = (
+    "turnwise.policy.adapted",
+    "turnwise.policy.learner.loading",
+    "turnwise.policy.learner.worker",
+    "turnwise.policy.model_files",
+)
+"""The modules that train a policy and a critic, for cache keys."""
 
 
 class PlaysWorld(Protocol):
@@ -58,6 +67,11 @@ def playing_reads(parameters: PlayParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_modules(parameters), declared, files)
 
 
+def teacher_code(teacher: Outside | None) -> list[str]:
+    """The modules that read a teacher, for the cache key; none without one."""
+    return [] if teacher is None else ["turnwise.policy.pretrained", "turnwise.policy.tokenizer"]
+
+
 def hindsight_code(play: PlayParameters | None) -> list[str]:
     """The modules of what a policy is asked in hindsight, for the cache key; none where it is asked nothing."""
     modules = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
@@ -82,7 +96,7 @@ def format_code(name: str) -> list[str]:
 def sampled_policy(policy: Reference) -> PolicyWeights:
     """The weights of a policy, for an engine to sample from."""
     folder = opened(policy, MODEL_FILES)
-    return PolicyWeights(folder, policy.digest, base_of(folder), model_in_memory(policy.digest))
+    return PolicyWeights(folder, policy.digest, MODELS.base_of(folder), MODELS.model_in_memory(policy.digest))
 
 
 def frame_of(tokenizer: Reference) -> ChatFrame:

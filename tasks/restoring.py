@@ -1,8 +1,8 @@
 """Pruned files, made again by whoever needs them: a call of its own, which Prefect lists as a task run of its own.
 
 Asking the store for files never computes: `Store.folder` returns what is there or raises. Who computes with the files
-of a policy, a critic or a rollout opens it here. The trajectories of the last rollout stay in memory between the stages
-of an iteration that read them.
+of a policy, a critic or a rollout opens it here. Models stay in memory between stages, and so do the trajectories of
+the last rollout between those that read them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
+from turnwise.policy.models_in_memory import ModelsInMemory
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
 from turnwise.store.remaking import make_again
@@ -54,6 +55,10 @@ def restore(reference: Reference, files: Sequence[str]) -> None:
         Task(make, name=RESTORE, task_run_name=f"{RESTORE} {reference}", cache_policy=NO_CACHE, persist_result=False)()
     else:
         make()
+
+
+MODELS = ModelsInMemory(opened)
+"""The models of this process."""
 
 
 def trajectories_of(rollout: Reference) -> tuple[Trajectory, ...]:

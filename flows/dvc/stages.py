@@ -30,8 +30,8 @@ from flows.report import open_record
 from flows.runtime.disk import disk_guard
 from flows.runtime.flow_runs import run_flow
 from flows.workers.sharing import run_recorded
-from tasks.models_in_memory import whole_policy
 from tasks.prepare.warm_start import CURVE_FILE
+from tasks.restoring import MODELS
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, single
 from turnwise.policy.model_files import model_files
@@ -242,7 +242,7 @@ def _files_of(reference: Reference) -> list[Path]:
 
 def _write_policy(folder: Path, policy: Reference, prepared: Prepared) -> None:
     """Replace a folder by the files from which transformers loads a policy: configuration, weights and tokenizer."""
-    with whole_policy(policy) as model:
+    with MODELS.whole_policy(policy) as model:
         tokenizer = (path for path in _files_of(prepared.tokenizer) if path.name != MANIFEST)
         _write_folder(folder, [*model_files(model), *tokenizer])
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flows.runtime.process_settings import prepare_process
-from tasks.models_in_memory import whole_policy
+from tasks.restoring import MODELS
 from turnwise.agent.episode_rewards import summed
 from turnwise.data.metrics import episode_value
 from turnwise.errors import ConfigurationError
@@ -203,7 +203,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         require_empty(folder)
         number = selected_iteration(self.one.artifacts, iteration, best)
         policy = policy_of(self.one.artifacts, number)
-        write_policy(self.one, policy, number, folder, whole_policy)
+        write_policy(self.one, policy, number, folder, MODELS.whole_policy)
         return policy
 
     def export_conversations(self, folder: Path) -> dict[Occasion, int]:
@@ -236,7 +236,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         policy = policy_of(self.one.artifacts, number)
         folder = home() / "exported" / self.one.id / policy.digest
         if not folder.exists():
-            write_policy(self.one, policy, number, folder, whole_policy)
+            write_policy(self.one, policy, number, folder, MODELS.whole_policy)
         return OpenedPolicy(
             AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False),
             AutoTokenizer.from_pretrained(folder, trust_remote_code=False),

@@ -24,7 +24,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.middleware import Middleware
 
 from envs.service.guards import Authorisation, BodyLimit, OwnHost, OwnOrigin, require_safe
-from tasks.models_in_memory import whole_policy
+from tasks.restoring import MODELS
 from turnwise import seeding
 from turnwise.agent.conversation_recorder import Recorder, Refused
 from turnwise.agent.outside_agent import ConversationFrame, RecordedEpisode, trajectories_of_episodes
@@ -131,7 +131,7 @@ class Recording(AbstractContextManager["Recording"]):
             context_length=settings.context_tokens,
             maximum_episodes=settings.at_once,
         )
-        with whole_policy(self._policy.reference) as folder:
+        with MODELS.whole_policy(self._policy.reference) as folder:
             engine.load(folder, self._policy.reference.digest)
         engine.begin(
             seeding.derive(settings.seed, "record"),

@@ -12,8 +12,8 @@ import numpy as np
 from lab.pretraining.configuration import PretrainingSteps
 from lab.pretraining.corpus import read_corpus
 from tasks.caching import depends_on
-from tasks.models_in_memory import keep_learner, take_learner
 from tasks.orchestration.deferred import task
+from tasks.restoring import MODELS
 from turnwise import progress, seeding
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import Section
@@ -49,7 +49,7 @@ def pretraining(
     """
     section, sources = parameters.training, read_corpus(corpus)
     loading = LearnerParameters(compute=parameters.compute)
-    learner = take_learner(policy, loading)
+    learner = MODELS.take_learner(policy, loading)
     last = min(parameters.first_step + section.steps_per_stage - 1, section.steps)
     losses = []
     for step in range(parameters.first_step, last + 1):
@@ -65,7 +65,7 @@ def pretraining(
         learner.save(draft.folder)
         draft.metrics["loss"] = float(np.mean(losses))
         draft.metrics["steps"] = last
-    keep_learner(draft.reference, loading, learner)
+    MODELS.keep_learner(draft.reference, loading, learner)
     return draft.reference
 
 

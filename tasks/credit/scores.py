@@ -5,17 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import (
-    SCORING,
-    consulted_critic,
-    log_probabilities,
-    reference_log_probabilities,
-    teacher_code,
-    teacher_policy,
-)
 from tasks.orchestration.deferred import task
-from tasks.playing import frame_of, hindsight_code, hindsight_reads
-from tasks.restoring import opened, trajectories_of
+from tasks.playing import SCORING, frame_of, hindsight_code, hindsight_reads, teacher_code
+from tasks.restoring import MODELS, opened, trajectories_of
 from turnwise.agent.formats import make_format
 from turnwise.agent.playing import PlayParameters, episode_config, the_world
 from turnwise.config.model_settings import LearnerParameters
@@ -55,7 +47,7 @@ def reference(
     """
     trajectories = read_arrays(opened(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
-    log_p = reference_log_probabilities(
+    log_p = MODELS.reference_log_probabilities(
         policy,
         parameters.learner,
         adapted or policy,
@@ -120,7 +112,7 @@ def rescore(
 def _score_norms(parameters: RescoreParameters, policy: Reference, rollout: Reference) -> Ragged:
     trajectories = read_arrays(opened(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
-    halved = log_probabilities(
+    halved = MODELS.log_probabilities(
         policy, parameters.learner, sequences, parameters.temperature / 2, parameters.micro_batch_tokens
     )
     sampled = sequences.log_probabilities[sequences.mask]
@@ -137,7 +129,7 @@ def _answer_scores(
     form = make_format(parameters.play.agent.format, world)
     trajectories = trajectories_of(rollout)
     sequences = answered(trajectories, world.answer, form, frame_of(tokenizer))
-    scored = log_probabilities(
+    scored = MODELS.log_probabilities(
         policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
     )
     return answer_scores(sequences, scored, [len(each.turns) for each in trajectories])
@@ -146,7 +138,7 @@ def _answer_scores(
 def _teacher_gains(parameters: RescoreParameters, teacher: Outside, rollout: Reference, tokenizer: Reference) -> Ragged:
     trajectories = read_arrays(opened(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
-    scored = teacher_policy(teacher, tokenizer, parameters.learner.compute).log_probabilities(
+    scored = MODELS.teacher_policy(teacher, tokenizer, parameters.learner.compute).log_probabilities(
         sequences, parameters.temperature, parameters.micro_batch_tokens
     )
     return trajectories.reply_rows((scored.values - sequences.log_probabilities)[sequences.mask])
@@ -162,7 +154,7 @@ def _hindsight_gains(
     arrays = read_arrays(opened(rollout))
     gains = arrays.reply_rows(np.zeros(len(arrays.reply_tokens.values)))
     if knowing:
-        scored = log_probabilities(
+        scored = MODELS.log_probabilities(
             policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
         )
         differences = scored.values - sequences.log_probabilities
@@ -186,7 +178,7 @@ def values(parameters: ValuesParameters, *, critic: Reference, rollout: Referenc
     """
     trajectories = read_arrays(opened(rollout))
     sequences, owners = trajectories.segments(every_reply=True)
-    with consulted_critic(critic, parameters.learner) as judge:
+    with MODELS.consulted_critic(critic, parameters.learner) as judge:
         token_values = judge.values(sequences, parameters.micro_batch_tokens)
         ends = judge.bootstrap(sequences, parameters.micro_batch_tokens)
     scores = Scores(trajectories.reply_rows(token_values.values), np.zeros(len(trajectories)))

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import whole_policy
 from tasks.orchestration.deferred import task
+from tasks.restoring import MODELS
 from turnwise import progress
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
@@ -39,7 +39,7 @@ def score_vectors(
     from turnwise.policy.score_vectors import score_vectors as of_policy
 
     sequences, _ = read_arrays(default_store().folder(episodes)).segments(every_reply=True)
-    with whole_policy(policy) as folder:
+    with MODELS.whole_policy(policy) as folder:
         vectors = of_policy(
             folder,
             sequences,

@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import POLICY, SCORING, begin_with, log_probabilities, reference_log_probabilities
 from tasks.orchestration.deferred import task
-from tasks.playing import frame_of
-from tasks.restoring import trajectories_of
+from tasks.playing import SCORING, frame_of
+from tasks.restoring import MODELS, opened, trajectories_of
 from turnwise.agent.branching import turn_of
 from turnwise.config.schema import Section
 from turnwise.data.arrays import Ragged, SequenceBatch, Sequences
@@ -26,6 +25,7 @@ from turnwise.health.monitors import OF_PROBE, Values
 from turnwise.health.probe import ProbeParameters, probe_batch
 from turnwise.health.record import HEALTH, HealthParameters, HealthRecord, measure_iteration, record_health
 from turnwise.plugins import MONITOR, plugin_modules
+from turnwise.policy.model_files import POLICY
 from turnwise.store import Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
 
@@ -104,7 +104,7 @@ def return_to(
     """
     alarm = read_health(health).alarm
     with default_store().write("policy") as draft:
-        begin_with(draft, policy)
+        draft.begin_with(opened(policy))
         draft.metrics.update(returned_to=alarm.healthy, returns=alarm.returns)
     return draft.reference
 
@@ -138,10 +138,10 @@ def probe(
     loaded, temperature, tokens = parameters.learner, parameters.temperature, parameters.micro_batch_tokens
 
     def by_warm_start(sequences: SequenceBatch) -> Ragged:
-        return reference_log_probabilities(warm_start, loaded, policy, sequences, temperature, tokens)
+        return MODELS.reference_log_probabilities(warm_start, loaded, policy, sequences, temperature, tokens)
 
     def by_policy(sequences: Sequences) -> Ragged:
-        return log_probabilities(policy, loaded, sequences, temperature, tokens)
+        return MODELS.log_probabilities(policy, loaded, sequences, temperature, tokens)
 
     with default_store().write("probe") as draft:
         decode = frame_of(tokenizer).decode

@@ -8,7 +8,6 @@ import shutil
 from pydantic import Field
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import POLICY
 from tasks.orchestration.deferred import task
 from tasks.playing import format_code, playing_code, playing_reads, save_played, world_code
 from tasks.prepare.imitation import texts_to_imitate
@@ -22,7 +21,7 @@ from turnwise.data.trajectory_files import TRAJECTORIES
 from turnwise.policy.chat_template import set_switches
 from turnwise.policy.gguf_models import convert, converter_versions
 from turnwise.policy.gguf_sources import gguf_here, known_gguf
-from turnwise.policy.model_files import model_files
+from turnwise.policy.model_files import POLICY, model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.policy.weight_files import require_finite_weights

@@ -10,10 +10,10 @@ import shutil
 from pathlib import Path
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import POLICY, TRAINING, take_learner
 from tasks.orchestration.deferred import task
-from tasks.playing import SAMPLING, playing_code, playing_reads
+from tasks.playing import SAMPLING, TRAINING, playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
+from tasks.restoring import MODELS
 from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.agent.sampling import PolicyWeights, play_with_policy
 from turnwise.config.model_settings import Compute, LearnerParameters
@@ -21,6 +21,7 @@ from turnwise.config.schema import WarmStart
 from turnwise.data.metrics import episode_value
 from turnwise.data.task_sets import tasks_of
 from turnwise.policy.learner.supervised import train_until_success
+from turnwise.policy.model_files import POLICY
 from turnwise.store import Reference, default_store
 
 CURVE_FILE = "warm_start.json"
@@ -62,7 +63,7 @@ def warm_start(
     from turnwise.policy.learner.learner import OPTIMIZER_FILE
 
     sequences = sequences_to_imitate(parameters, tokenizer, demonstrations)
-    learner = take_learner(policy, LearnerParameters(compute=parameters.compute))
+    learner = MODELS.take_learner(policy, LearnerParameters(compute=parameters.compute))
     with default_store().write("policy") as draft:
 
         def greedy_success(step: int) -> float:

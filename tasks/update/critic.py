@@ -10,18 +10,9 @@ import time
 
 from tasks.caching import depends_on
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import (
-    CRITIC,
-    TRAINING,
-    begin_with,
-    keep_critic,
-    keep_learner,
-    learner_processes,
-    take_critic,
-    take_learner,
-)
 from tasks.orchestration.deferred import task
-from tasks.restoring import opened
+from tasks.playing import TRAINING
+from tasks.restoring import MODELS, opened
 from turnwise import seeding
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection, Section
@@ -29,7 +20,7 @@ from turnwise.data.trajectory_files import read_advantages, read_arrays
 from turnwise.policy.critic.value_learning import ValueBatch, value_batch
 from turnwise.policy.engines.resident import rest_resident_engine
 from turnwise.policy.learner.loading import new_critic
-from turnwise.policy.model_files import MODEL_FILES
+from turnwise.policy.model_files import CRITIC, MODEL_FILES
 from turnwise.store import Reference, default_store
 
 
@@ -54,11 +45,11 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference, label: st
     """Make a critic with a trunk of its own and no training: the value of every state is 0."""
     rest_resident_engine()
     folder = opened(policy, MODEL_FILES)
-    processes = learner_processes(parameters.learner.compute)
+    processes = MODELS.learner_processes(parameters.learner.compute)
     judge = new_critic(folder, parameters.critic, parameters.learner, parameters.seed_of_iteration, processes)
     with default_store().write("critic") as draft:
         judge.save(draft.folder)
-    keep_critic(draft.reference, parameters.learner, judge)
+    MODELS.keep_critic(draft.reference, parameters.learner, judge)
     return draft.reference
 
 
@@ -81,7 +72,7 @@ def learn_values(
     credited = read_advantages(default_store().folder(credit))
     if not len(credited.turns):
         with default_store().write(critic.kind) as draft:
-            begin_with(draft, critic)
+            draft.begin_with(opened(critic))
         return draft.reference
     batch = value_batch(read_arrays(opened(rollout)), credited, read_scores(values).per_token)
     began = time.perf_counter()
@@ -92,20 +83,20 @@ def learn_values(
 
 
 def _learn_on_its_own_trunk(parameters: CriticParameters, critic: Reference, batch: ValueBatch) -> Reference:
-    judge = take_critic(critic, parameters.learner)
+    judge = MODELS.take_critic(critic, parameters.learner)
     with default_store().write("critic") as draft:
         draft.metrics.update(judge.update(batch, parameters.critic, seed=parameters.seed_of_iteration))
         judge.save(draft.folder)
-    keep_critic(draft.reference, parameters.learner, judge)
+    MODELS.keep_critic(draft.reference, parameters.learner, judge)
     return draft.reference
 
 
 def _learn_on_the_policys_trunk(parameters: CriticParameters, policy: Reference, batch: ValueBatch) -> Reference:
-    learner = take_learner(policy, parameters.learner)
+    learner = MODELS.take_learner(policy, parameters.learner)
     assert learner.critic is not None
     with default_store().write("policy") as draft:
-        begin_with(draft, policy)
+        draft.begin_with(opened(policy))
         draft.metrics.update(learner.critic.update(batch, parameters.critic, seed=parameters.seed_of_iteration))
         learner.critic.save(draft.folder)
-    keep_learner(draft.reference, parameters.learner, learner)
+    MODELS.keep_learner(draft.reference, parameters.learner, learner)
     return draft.reference

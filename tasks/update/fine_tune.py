@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import POLICY, TRAINING, keep_learner, take_learner
 from tasks.orchestration.deferred import task
-from tasks.playing import playing_code, playing_reads
+from tasks.playing import TRAINING, playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
-from tasks.restoring import opened
+from tasks.restoring import MODELS, opened
 from tasks.update.update import same_policy
 from turnwise import seeding
 from turnwise.agent.playing import PlayParameters
@@ -21,6 +20,7 @@ from turnwise.config.optimization import Evolution
 from turnwise.data.arrays import SequenceBatch
 from turnwise.data.trajectory_files import read_advantages, read_arrays
 from turnwise.policy.learner.supervised import imitation_batch, selected_trajectories
+from turnwise.policy.model_files import POLICY
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def fine_tune(
         return same_policy(policy, parameters.learner)
     own, _ = read_arrays(opened(rollout)).select(kept).segments()
     shown = _demonstrated(parameters, tokenizer, demonstrations)
-    learner = take_learner(start, parameters.learner)
+    learner = MODELS.take_learner(start, parameters.learner)
     metrics: list[dict[str, float]] = []
     with default_store().write("policy") as draft:
         for step in range(1, parameters.evolution.steps + 1):
@@ -88,7 +88,7 @@ def fine_tune(
             draft.metrics[name] = sum(each[name] for each in metrics) / len(metrics)
         draft.metrics["tokens"] = sum(each["tokens"] for each in metrics)
         draft.metrics.update(optimizer_steps=len(metrics), skipped=0.0)
-    keep_learner(draft.reference, parameters.learner, learner)
+    MODELS.keep_learner(draft.reference, parameters.learner, learner)
     return draft.reference
 
 

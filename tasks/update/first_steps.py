@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pydantic import TypeAdapter
 
 from tasks.caching import depends_on
-from tasks.models_in_memory import TRAINING, base_of, frozen_policy, teacher_code
 from tasks.orchestration.deferred import task
-from tasks.playing import hindsight_code, hindsight_reads
-from tasks.restoring import opened
+from tasks.playing import TRAINING, hindsight_code, hindsight_reads, teacher_code
+from tasks.restoring import MODELS, opened
 from tasks.update.update import UpdateParameters, batch_of
 from turnwise.agent.playing import PlayParameters
 from turnwise.config.schema import Section
@@ -86,10 +85,10 @@ def first_steps(
         settings, batch, teacher = batch_of(wanted, policy, rollout, credits[name], of_loss, of_critic, tokenizer)
         if batch is None:
             continue
-        learner = load_first_step_learner(folder, wanted.learner, base_of(folder))
+        learner = load_first_step_learner(folder, wanted.learner, MODELS.base_of(folder))
         older = None
         if sampler is not None:
-            older = frozen_policy(sampler, wanted.learner.compute.changed(compiled=False, learner_processes=1))
+            older = MODELS.frozen_policy(sampler, wanted.learner.compute.changed(compiled=False, learner_processes=1))
         gradients[name], metrics[name] = learner.first_step(batch, settings, older, teacher, taken=parameters.taken)
     first, *others = parameters.updates
     compared = FirstSteps(

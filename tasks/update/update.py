@@ -10,20 +10,9 @@ import numpy as np
 
 from tasks.caching import depends_on
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import (
-    POLICY,
-    TRAINING,
-    base_reference,
-    begin_with,
-    frozen_policy,
-    keep_learner,
-    take_learner,
-    teacher_code,
-    teacher_policy,
-)
 from tasks.orchestration.deferred import task
-from tasks.playing import frame_of, hindsight_code, hindsight_reads
-from tasks.restoring import opened, trajectories_of
+from tasks.playing import TRAINING, frame_of, hindsight_code, hindsight_reads, teacher_code
+from tasks.restoring import MODELS, opened, trajectories_of
 from turnwise import seeding
 from turnwise.agent.playing import PlayParameters, episode_config
 from turnwise.config.model_settings import Compute, LearnerParameters
@@ -33,6 +22,8 @@ from turnwise.data.arrays import Ragged, TrajectoryArrays
 from turnwise.data.trajectory_files import read_advantages, read_arrays
 from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT, coefficient_metrics, penalty_after
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, update_batch
+from turnwise.policy.model_files import POLICY
+from turnwise.policy.models_in_memory import base_reference
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
 
@@ -123,10 +114,10 @@ def update(
     if batch is None:
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
         return same_policy(policy, parameters.learner)
-    learner = take_learner(policy, parameters.learner)
+    learner = MODELS.take_learner(policy, parameters.learner)
     older = None
     if sampler is not None:  # compiling it for one micro-batch would take longer than that
-        older = frozen_policy(sampler, parameters.learner.compute.changed(compiled=False))
+        older = MODELS.frozen_policy(sampler, parameters.learner.compute.changed(compiled=False))
     with default_store().write("policy") as draft:
         learner.forget_peak_memory()
         began = time.perf_counter()
@@ -136,7 +127,7 @@ def update(
         samples = len(batch.sequences_of_samples)
         adapted = coefficient_metrics(settings.reference, metrics.get("kl_reference", 0.0), samples)
         draft.metrics.update({**metrics, **adapted}, skipped=0.0)
-    keep_learner(draft.reference, parameters.learner, learner)
+    MODELS.keep_learner(draft.reference, parameters.learner, learner)
     default_store().record_clock(
         draft.reference, {"trained_tokens_per_second": metrics["tokens"] / seconds, "peak_memory_bytes": float(peak)}
     )
@@ -188,7 +179,7 @@ def _learned_from(
     rows = arrays.reply_rows(np.full(len(arrays.reply_tokens.values), -1.0))
     if parameters.teacher is not None:
         rows.values[:] = np.arange(len(rows.values))
-        by = teacher_policy(parameters.teacher, tokenizer, parameters.learner.compute)
+        by = MODELS.teacher_policy(parameters.teacher, tokenizer, parameters.learner.compute)
         return Teacher(arrays.segments(every_reply=True)[0], by), rows
     assert parameters.play is not None, "hindsight is shown as the episodes were played"
     rules = episode_config(parameters.play, frame_of(tokenizer))
@@ -210,10 +201,10 @@ def same_policy(policy: Reference, parameters: LearnerParameters) -> Reference:
         if (following := default_store().metrics(policy).get(NEXT_COEFFICIENT)) is not None:
             draft.metrics[NEXT_COEFFICIENT] = following
         if begins:
-            learner = take_learner(policy, parameters)
+            learner = MODELS.take_learner(policy, parameters)
             learner.save(draft.folder)
         else:
-            begin_with(draft, policy)
+            draft.begin_with(opened(policy))
     if begins:
-        keep_learner(draft.reference, parameters, learner)
+        MODELS.keep_learner(draft.reference, parameters, learner)
     return draft.reference

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from flows.train import train
-from tasks import models_in_memory
-from tasks.restoring import opened
+from tasks.restoring import MODELS, opened
 from turnwise.errors import ArtifactError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.adapter import has_adapter
@@ -127,7 +126,7 @@ def test_a_repeat_with_an_adapter_makes_no_pruned_adapter_again(
     run = train(adapted, fresh, "base", 1)
     kept = left(learned(run))
     assert "metrics" in kept, "some adapters were pruned"
-    models_in_memory._learners.clear()
+    MODELS.forget()
     again = Computed()
     with observing(again):
         assert everything(train(adapted, fresh, "base", 1)) == everything(run)
@@ -148,7 +147,7 @@ def test_a_run_that_is_interrupted_goes_on_from_what_it_has_kept(
 
     with pytest.raises(Interrupted):
         train(experiment(), fresh, "base", 1, interrupted)
-    models_in_memory._learners.clear()
+    MODELS.forget()
     assert everything(train(experiment(), fresh, "base", 1)) == unpruned
     assert "made again" not in caplog.text
 
@@ -157,7 +156,7 @@ def test_another_variant_with_the_same_policies_finds_them_though_they_were_prun
     fresh: Prepared, unpruned: list[Reference | None]
 ) -> None:
     train(experiment(), fresh, "base", 1)
-    models_in_memory._learners.clear()
+    MODELS.forget()
     computed = Computed()
     with observing(computed):
         often = train(experiment(**{"evaluation.every": 1}), fresh, "often", 1)
@@ -187,7 +186,7 @@ def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str
     store = default_store()
     for reference in learned(run):
         store.prune(reference, files_to_prune(reference.kind, Keep.METRICS))
-    models_in_memory._learners.clear()
+    MODELS.forget()
     middle, gone = run.iterations[1].policy, store.pruned(run.iterations[0].policy)
     assert any(name.startswith(WEIGHTS) for name in gone)
     with pytest.raises(ArtifactError, match="turnwise restore"):

@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 from stage_samples import trajectory, turn
 
 from tasks.caching import all_dependencies
-from tasks.models_in_memory import CRITIC, POLICY
 from tasks.update.first_steps import FIRST_STEPS, FirstSteps
 from turnwise.config.schema import CriticSection
 from turnwise.credit.selection import SELECTION, Selection, write_selection
@@ -31,6 +30,7 @@ from turnwise.health.record import HEALTH, HealthRecord
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
+from turnwise.policy.model_files import CRITIC, POLICY
 from turnwise.results.report_data import ReportData
 from turnwise.store.digests import digest_of
 from turnwise.world import Task

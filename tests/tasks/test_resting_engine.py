@@ -7,14 +7,7 @@ from collections.abc import Callable
 import pytest
 from stage_samples import Small
 
-from tasks.models_in_memory import (
-    frozen_policy,
-    keep_critic,
-    keep_learner,
-    reference_log_probabilities,
-    take_critic,
-    take_learner,
-)
+from tasks.restoring import MODELS
 from tasks.update.critic import CriticParameters, initial_critic
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.data.trajectory_files import read_arrays
@@ -43,10 +36,10 @@ def test_whoever_computes_on_the_card_lets_the_engine_rest_first(small: Small, m
         CriticParameters(learner=parameters, critic=section, seed=1, iteration=0), policy=small.policy
     )
     calls: list[Callable[[], object]] = [
-        lambda: keep_learner(small.policy, parameters, take_learner(small.policy, parameters)),
-        lambda: frozen_policy(small.policy, compute),
-        lambda: reference_log_probabilities(small.policy, parameters, small.policy, sequences, 1.0, 1024),
-        lambda: keep_critic(critic, parameters, take_critic(critic, parameters)),
+        lambda: MODELS.keep_learner(small.policy, parameters, MODELS.take_learner(small.policy, parameters)),
+        lambda: MODELS.frozen_policy(small.policy, compute),
+        lambda: MODELS.reference_log_probabilities(small.policy, parameters, small.policy, sequences, 1.0, 1024),
+        lambda: MODELS.keep_critic(critic, parameters, MODELS.take_critic(critic, parameters)),
     ]
     assert engine.rests == 1, "for the first critic"
     for number, call in enumerate(calls):

@@ -9,6 +9,8 @@ WHOLE_FILES = ("config.json", "generation_config.json", "model*.json", "model*.s
 """Patterns of the configuration and of the weights."""
 MODEL_FILES = (*WHOLE_FILES, "adapter/*")
 """Patterns of the files that sampling and scoring read: of an adapter's policy, the adapter in place of the weights."""
+POLICY, CRITIC = "policy 1", "critic 1"
+"""The layout of their folders. It is in the cache key of who writes them: a changed layout gets another number."""
 
 
 def model_files(folder: Path) -> list[Path]:

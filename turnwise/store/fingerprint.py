@@ -53,6 +53,7 @@ DETERMINES_NOTHING: Mapping[str, str] = {
     "turnwise.project": "in which folder a project lies",
     "turnwise.progress": "what the terminal shows meanwhile",
     "turnwise.errors": "what is said where there is no result",
+    "turnwise.policy.models_in_memory": "which models stay loaded between stages; how they compute is in the keys",
     "turnwise.child_process": "how requests and answers travel between processes",
     "turnwise.suggestions": "which name a message suggests",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import shutil
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -62,6 +63,10 @@ class Draft:
         self.folder = folder
         self.metrics: dict[str, float] = {}
         self._reference: Reference | None = None
+
+    def begin_with(self, folder: Path) -> None:
+        """Copy all files of an artifact's folder but its manifest; its metrics are therefore not copied."""
+        shutil.copytree(folder, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
 
     @property
     def reference(self) -> Reference:

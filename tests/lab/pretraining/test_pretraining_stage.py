@@ -8,7 +8,7 @@ from stage_samples import Small
 from lab.pretraining.configuration import Phase, PretrainingSteps
 from lab.pretraining.corpus import RECALLS, REPETITIONS
 from lab.pretraining.training import PretrainingParameters, pretraining
-from tasks.models_in_memory import take_learner
+from tasks.restoring import MODELS
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.store import Reference, default_store
 
@@ -44,7 +44,7 @@ def test_the_loss_falls_and_the_optimizer_goes_on_from_stage_to_stage(small: Sma
     store = default_store()
     assert store.metrics(second)["loss"] < store.metrics(first)["loss"]
     assert store.metrics(second)["steps"] == 8
-    assert take_learner(second, LearnerParameters(compute=small.experiment.compute)).steps == 8
+    assert MODELS.take_learner(second, LearnerParameters(compute=small.experiment.compute)).steps == 8
 
 
 def test_a_stage_that_begins_from_the_stored_policy_gives_the_same_policy(small: Small) -> None:

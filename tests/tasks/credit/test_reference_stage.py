@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from stage_samples import Small, rewarded, rows
 
-from tasks import models_in_memory
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, reference
+from tasks.restoring import MODELS
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import Adapter, LearnerParameters
 from turnwise.config.schema import Credit, RewardSection
@@ -71,7 +71,7 @@ def test_with_an_adapter_the_policy_in_training_scores_as_the_one_that_it_began_
     training = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1)
     trained = update.fn(training, policy=small.policy, rollout=small.rollout, credit=credited)
     parameters = ReferenceParameters(learner=training.learner, temperature=1.0, micro_batch_tokens=1024)
-    in_memory = len(models_in_memory._references)
+    in_memory = len(MODELS._references)
 
     def scores(policy: Reference, adapted: Reference) -> list[list[float]]:
         made = reference.fn(parameters, policy=policy, rollout=small.rollout, adapted=adapted)
@@ -81,6 +81,6 @@ def test_with_an_adapter_the_policy_in_training_scores_as_the_one_that_it_began_
     for row, expected in zip(scores(small.policy, trained), loaded, strict=True):
         assert row == pytest.approx(expected, abs=1e-5)
     assert scores(small.policy, trained) == scores(small.policy, small.policy), "to the bit, before and after an update"
-    assert len(models_in_memory._references) == max(in_memory, 1), "no copy of the weights but the one loaded above"
+    assert len(MODELS._references) == max(in_memory, 1), "no copy of the weights but the one loaded above"
     moved = [row["per_token"] for row in scored(small, policy=trained)]
     assert moved[0] != pytest.approx(loaded[0], abs=1e-3), "the adapter has learned something"

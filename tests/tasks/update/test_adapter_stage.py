@@ -9,10 +9,9 @@ import pytest
 from stage_samples import Small, rewarded, rows
 from transformers import AutoModelForCausalLM
 
-from tasks import models_in_memory
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, reference
-from tasks.models_in_memory import base_of, base_reference, whole_policy
+from tasks.restoring import MODELS
 from tasks.rollout.rollout import RolloutParameters, rollout
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import Adapter, LearnerParameters
@@ -22,6 +21,7 @@ from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.adapter import ADAPTER_FILE, base_name, has_adapter
 from turnwise.policy.engines.resident import close_resident_engine
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
+from turnwise.policy.models_in_memory import base_reference
 from turnwise.policy.publication import export_policy
 from turnwise.store import MANIFEST, Reference, default_store
 
@@ -65,7 +65,7 @@ def rolled_out(small: Small, policy: Reference) -> Reference:
 
 def forget() -> None:
     """As in a process that has just begun."""
-    models_in_memory._learners.clear()
+    MODELS.forget()
     close_resident_engine()
 
 
@@ -76,9 +76,9 @@ def test_every_update_keeps_the_adapter_alone_and_names_what_it_belongs_to(small
         weights = {path.relative_to(folder).as_posix() for path in folder.rglob("*.safetensors")}
         assert weights == {ADAPTER_FILE, OPTIMIZER_FILE}
         assert base_name(folder) == small.policy.digest
-        assert base_of(folder) == default_store().folder(small.policy)
+        assert MODELS.base_of(folder) == default_store().folder(small.policy)
         assert base_reference(policy) == small.policy
-    assert base_of(default_store().folder(small.policy)) is None and base_reference(small.policy) is None
+    assert MODELS.base_of(default_store().folder(small.policy)) is None and base_reference(small.policy) is None
 
 
 def test_a_rollout_is_the_same_to_the_bit_from_memory_and_from_the_store(small: Small) -> None:
@@ -114,7 +114,7 @@ def test_who_needs_all_weights_gets_them_merged(small: Small, tmp_path: Path) ->
     for row, episode in zip(scored, read_trajectories(default_store().folder(sampled)), strict=True):
         recorded = [value for turn in episode.turns for value in turn.log_probabilities]
         assert [value for value in row["per_token"] if value != 0.0] == pytest.approx(recorded, abs=1e-5)
-    with whole_policy(trained) as folder:
+    with MODELS.whole_policy(trained) as folder:
         export_policy(folder, default_store().folder(small.tokenizer), tmp_path, temperature=1.0)
     assert not folder.exists() and not (tmp_path / MANIFEST).exists()
     assert AutoModelForCausalLM.from_pretrained(tmp_path).num_parameters() > 0

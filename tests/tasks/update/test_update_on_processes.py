@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 from stage_samples import Small, rewarded
 
-import tasks.models_in_memory as models_in_memory
 from tasks.credit.credit import CreditParameters, credit
+from tasks.restoring import MODELS
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.trajectory import TokenSequence
@@ -33,9 +33,7 @@ CREDIT = CreditParameters(
 @pytest.fixture(scope="module", autouse=True)
 def _ended() -> Iterator[None]:
     yield
-    while models_in_memory._processes:
-        models_in_memory._processes.pop().close()
-    models_in_memory._learners.clear()
+    MODELS.forget()
 
 
 def test_a_policy_goes_from_two_processes_to_one_and_back(small: Small) -> None:
@@ -64,7 +62,7 @@ def test_a_policy_goes_from_two_processes_to_one_and_back(small: Small) -> None:
 
 def test_a_process_that_dies_ends_all_with_one_sentence(small: Small) -> None:
     """Those of the test above, as long as they live: it takes seconds to start others."""
-    two = models_in_memory.learner_processes(small.experiment.compute.model_copy(update={"learner_processes": 2}))
+    two = MODELS.learner_processes(small.experiment.compute.model_copy(update={"learner_processes": 2}))
     learner, ids = LearnerOnProcesses(two, default_store().folder(small.policy), threads=1), two.process_ids
     os.kill(ids[1], signal.SIGKILL)
     sequences = [TokenSequence((3, 4, 5, 6), (-1, -1, 0, 0), (0.0,) * 4)] * 2

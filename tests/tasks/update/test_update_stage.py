@@ -13,7 +13,7 @@ from stage_samples import Small, rewarded, rows
 
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, RescoreParameters, reference, rescore
-from tasks.models_in_memory import teacher_policy
+from tasks.restoring import MODELS
 from tasks.update.update import UpdateParameters, batch_of, update
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import Distillation, ImportanceCorrection
@@ -186,4 +186,4 @@ def test_a_teacher_scores_what_the_policy_has_sampled(small: Small, tmp_path: Pa
 
 def test_a_teacher_with_other_tokens_is_refused(small: Small, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="of the 1024 tokens of base-1m that the policy has"):
-        teacher_policy(outside_model("base-1m"), small.tokenizer, small.experiment.compute)
+        MODELS.teacher_policy(outside_model("base-1m"), small.tokenizer, small.experiment.compute)
