@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prefect import flow
 from rich.console import Console
 
@@ -30,10 +32,27 @@ def preparation(experiment: Experiment, quiet: bool = False) -> Prepared:
 @untagged_tasks
 def evaluation(experiment: Experiment, quiet: bool = False) -> dict[str, dict[str, float]]:
     """Evaluate the baseline policies and the warm start on the test task set: their metrics, by name."""
-    with plan_preparation(experiment, evaluated=True).display(Console(quiet=quiet)).showing():
+    with plan_preparation(experiment, evaluated="test").display(Console(quiet=quiet)).showing():
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         evaluated = {
             **evaluate_baselines(experiment, prepared),
             WARM_START: evaluate_warm_start(experiment, prepared),
         }
     return {name: default_store().metrics(reference) for name, reference in evaluated.items()}
+
+
+@flow(
+    name="warm-starts",
+    flow_run_name="warm starts in {starts[0].world.name}",
+    validate_parameters=False,
+    persist_result=False,
+)
+@untagged_tasks
+def warm_starts(starts: Sequence[Experiment], quiet: bool = False) -> list[dict[str, float]]:
+    """Evaluate the warm start of each of these on the validation task set: their metrics."""
+    evaluated = []
+    for experiment in starts:
+        with plan_preparation(experiment, evaluated="validation").display(Console(quiet=quiet)).showing():
+            prepared = prepare_policy(experiment, prepare_materials(experiment))
+            evaluated.append(evaluate_warm_start(experiment, prepared, split="validation"))
+    return [default_store().metrics(reference) for reference in evaluated]

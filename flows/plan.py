@@ -28,6 +28,7 @@ from turnwise.training_runs.observing import StageCall
 from turnwise.training_runs.seeds import RunName, every_run, next_runs
 from turnwise.training_runs.state import AblationOutcome, Prepared, Run
 from turnwise.training_runs.work_left import kind_of, model_seconds
+from turnwise.world import Split
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,14 @@ class Plan:
         return Counter(each.kind for each in self.stages if each.run in names)
 
 
-def plan_preparation(experiment: Experiment, *, evaluated: bool = False) -> Plan:
-    """What every run starts from; and `evaluated`, on the test task set, next to the baseline policies."""
+def plan_preparation(experiment: Experiment, *, evaluated: Split | None = None) -> Plan:
+    """What every run starts from; and `evaluated` on a task set, on that of the test next to the baseline policies."""
     way = _Way()
     prepared = prepare_policy(experiment, materials(experiment, way.take), way.take)
-    if evaluated:
+    if evaluated == "test":
         evaluate_baselines(experiment, prepared, way.take)
-        evaluate_warm_start(experiment, prepared, way.take)
+    if evaluated is not None:
+        evaluate_warm_start(experiment, prepared, way.take, evaluated)
     return Plan(experiment, tuple(way.stages))
 
 

@@ -168,6 +168,9 @@ def _baseline(experiment: Experiment, materials: Materials, name: str) -> Call:
     )
 
 
-def evaluate_warm_start(experiment: Experiment, prepared: Prepared, make: Make = make_call) -> Reference:
-    """Evaluate the warm start on the test task set."""
-    return make(evaluation(f"warm start {ON_TEST_TASKS}", experiment, "test", prepared, prepared.warm_start))
+def evaluate_warm_start(
+    experiment: Experiment, prepared: Prepared, make: Make = make_call, split: Split = "test"
+) -> Reference:
+    """Evaluate the warm start on a task set."""
+    label = f"warm start {ON_TEST_TASKS}" if split == "test" else f"warm start on the {split} task set"
+    return make(evaluation(label, experiment, split, prepared, prepared.warm_start))

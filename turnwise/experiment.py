@@ -352,6 +352,19 @@ def _require_whole_distribution(rollout: Any) -> None:
         require_full_distribution(**{name: rollout[name] for name in ("top_p", "top_k") if name in rollout})
 
 
+def after_steps(experiment: Experiment, steps: int) -> Experiment:
+    """The experiment with a warm start of so many supervised steps, which takes them all; of 0 with none.
+
+    Raises ConfigurationError if the experiment cannot have one.
+    """
+    values = experiment.model_dump(mode="json")
+    values["compute"]["runner"] = experiment.compute.runner
+    values["warm_start"]["enabled"] = steps > 0
+    if steps:
+        values["warm_start"] |= {"maximum_steps": steps, "check_every": steps}
+    return build(values, like=experiment)
+
+
 def single(experiment: Experiment, variant: str | None, seed: int | None) -> Experiment:
     """The experiment reduced to one variant and one seed.
 

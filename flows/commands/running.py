@@ -193,15 +193,33 @@ def prepare(overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_F
 
 
 def evaluate(
-    overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS[,STEPS...]",
+            help="Warm starts of so many steps each, on the validation tasks, in their place.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Evaluate the baseline policies and the warm start on the test tasks."""
     say_what_begins(parameters, overlays)
+    steps = [] if after is None else _steps(after)
     chosen = load_experiment(parameters, overlays, settings)
     from rich.console import Console
 
-    for name, metrics in tw.evaluate(chosen).items():
+    for name, metrics in tw.evaluate(chosen, after=steps).items():
         Console().print(evaluation_line(name, metrics), highlight=False, soft_wrap=True)
+
+
+def _steps(after: str) -> list[int]:
+    found = [each.strip() for each in after.split(",")]
+    if not all(each.isdecimal() for each in found):
+        raise tw.ConfigurationError(f"--after must be numbers of steps, such as 0,8,16; found {after!r}")
+    return [int(each) for each in found]
 
 
 def evaluation_line(name: str, metrics: Mapping[str, float]) -> str:

@@ -77,7 +77,7 @@ def dvc_stage(stage: str, experiment: Experiment, variant: str | None, seed: int
 
 def materialise_materials(experiment: Experiment) -> None:
     """Write the task sets, the demonstrations, the tokenizer and the baselines' scores on the test task set."""
-    with _showing(plan_preparation(experiment, evaluated=True)):
+    with _showing(plan_preparation(experiment, evaluated="test")):
         materials = prepare_materials(experiment)
         baselines = evaluate_baselines(experiment, materials)
     data = project_root() / "data"
@@ -92,7 +92,7 @@ def materialise_materials(experiment: Experiment) -> None:
 
 def materialise_warm_start(experiment: Experiment) -> None:
     """Write the policy that reinforcement starts from, its learning curve, and its scores on the test task set."""
-    with _showing(plan_preparation(experiment, evaluated=True)):
+    with _showing(plan_preparation(experiment, evaluated="test")):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         test = evaluate_warm_start(experiment, prepared)
     models = project_root() / "models"

@@ -17,7 +17,7 @@ from flows.runtime.flow_runs import ready_for_prefect, ready_to_run, require_mac
 from flows.runtime.process_settings import prepare_process
 from turnwise.config.sweeps import Range, candidates
 from turnwise.data.outcomes import EarlyEnd, LeftOut
-from turnwise.experiment import Experiment, single
+from turnwise.experiment import Experiment, after_steps, single
 from turnwise.records.record import recording_store, tracking_uri
 from turnwise.reporting.ablation_report import AblationReport
 from turnwise.results.cells import WARM_START
@@ -133,15 +133,24 @@ def prepare(experiment: Experiment, *, follow: Follow | None = None, quiet: bool
 
 
 def evaluate(
-    experiment: Experiment, *, follow: Follow | None = None, quiet: bool = False
+    experiment: Experiment, *, after: Sequence[int] = (), follow: Follow | None = None, quiet: bool = False
 ) -> dict[str, dict[str, float]]:
-    """Evaluate the baseline policies and the warm start on the test task set: their metrics, by name."""
+    """Evaluate the baseline policies and the warm start on the test task set: their metrics, by name.
+
+    Or, so that a short warm start can be chosen, warm starts `after` so many supervised steps each (0: the policy
+    without one), on the validation task set. An experiment that begins with one of them finds it.
+    """
     prepare_process()
-    ready_to_run(experiment, Console(quiet=quiet))
-    from flows.evaluate import evaluation  # imports Prefect
+    starts = {f"after {steps}": after_steps(experiment, steps) for steps in after}
+    for each in starts.values() or [experiment]:
+        ready_to_run(each, Console(quiet=quiet))
+    from flows.evaluate import evaluation, warm_starts  # imports Prefect
 
     with _following(follow):
-        return run_flow(evaluation, experiment, quiet)
+        if not starts:
+            return run_flow(evaluation, experiment, quiet)
+        metrics = run_flow(warm_starts, list(starts.values()), quiet)
+    return dict(zip(starts, metrics, strict=True))
 
 
 def sweep(
