@@ -122,6 +122,12 @@ class Experiment(Section):
         except ValueError as error:
             raise ConfigurationError(f"world {self.world.name!r}: {error}", "TW-missing-program") from error
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """What is pickled: the sections. The world and the variants are made again where they are asked for."""
+        state = super().__getstate__()
+        sections = {name: value for name, value in state["__dict__"].items() if name in type(self).model_fields}
+        return {**state, "__dict__": sections}
+
     @cached_property
     def made_curriculum(self) -> Curriculum:
         """The schedule of the limit on turns per training episode. Raises ConfigurationError."""

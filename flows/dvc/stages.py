@@ -29,7 +29,7 @@ from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_mater
 from flows.report import open_record
 from flows.runtime.disk import disk_guard
 from flows.runtime.flow_runs import run_flow
-from flows.workers.sharing import run_recorded
+from flows.workers.runs import RunOrder, run_recorded
 from tasks.prepare.warm_start import CURVE_FILE
 from tasks.restoring import MODELS
 from turnwise.errors import ConfigurationError
@@ -123,7 +123,7 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = open_record(experiment, prepared)
         with record.open_runs():
-            run = run_recorded(experiment, prepared, record, variant, seed)
+            run = run_recorded(RunOrder(experiment, prepared, variant, seed), record)
     folder = project_root() / "runs" / variant / str(seed)
     _write_policy(folder / "policy", run.policy, prepared)
     assert run.test is not None, "the run has not been tested"

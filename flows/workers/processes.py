@@ -3,8 +3,8 @@
     this process                              a worker: a `turnwise.child_process`
     Prefect's task "run", in a thread of      a flow run for each order, within that of the ablation,
     Prefect's ThreadPoolTaskRunner            whose stages are cached as those of any process
-        order, as a line of JSON      ->
-                                      <-      reports, as lines of JSON
+        order                         ->
+                                      <-      reports
         a lost worker: Prefect's retry of the task, which starts another worker and gives it the order again
 
 Why not Prefect's `ProcessPoolTaskRunner` (3.7.7)? A worker costs the same to start, 10.8 processor seconds for 10.7
@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any
 
 from prefect import Task
@@ -34,10 +34,10 @@ from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.runtime.housekeeping import computing_for_another
-from flows.runtime.sampler import Sampler, sampling_ahead
-from flows.workers.reported_runs import FollowedRun, RunOrder, make_ordered, read_order, read_report, reporting_stages
-from turnwise.child_process import LAST_WORDS, ChildLost, ChildProcess, ParentProcess
-from turnwise.errors import TurnwiseError
+from flows.runtime.sampler import sampling_ahead
+from flows.workers.runs import FollowedRun, RunOrder, run_recorded, run_reporter
+from turnwise.child_process import ChildLost, ChildProcess, ParentProcess
+from turnwise.errors import TrainingEnded, TurnwiseError
 from turnwise.training_runs.display import Display, WorkerView
 
 LOSSES_OF_A_RUN = 3
@@ -52,10 +52,6 @@ class WorkerFailed(TurnwiseError):
     """A worker has ended with an error of its own, which another one would repeat."""
 
 
-class WorkerRefused(WorkerFailed):
-    """A worker has ended with an error that was raised on purpose. This process meets and reports it in its turn."""
-
-
 class WorkerProcess:
     """A place for a worker process, which is started when the place is given a run, and again after a loss."""
 
@@ -68,32 +64,26 @@ class WorkerProcess:
         self._began = 0.0
 
     def make(self, followed: FollowedRun) -> None:
-        """Have a run made, and follow it. Raises WorkerLost or WorkerFailed, and whatever recording it raises."""
+        """Have a run made, and follow it.
+
+        Raises WorkerLost or WorkerFailed, what the worker has raised on purpose, and whatever recording it raises.
+        """
         if self._child is None:
             self._began = time.monotonic()
-            self._child = ChildProcess("flows.workers.processes")
+            self._child = ChildProcess("flows.workers.processes", self._samples_ahead)
         child = self._child
         if self._killed:
             child.kill()
         try:
-            followed.open()
-            order = followed.order.model_copy(update={"samples_ahead": self._samples_ahead})
-            try:
-                failure = child.ask(order.model_dump_json(), lambda line: followed.heard(read_report(line), self._view))
-            except ChildLost as lost:
-                kind = WorkerLost if lost.status < 0 else WorkerFailed
-                failure = kind, f"ended with status {lost.status}", lost.last_words
-            if failure is not None and followed.outcome is None:
-                kind, how, words = failure
-                raise kind(
-                    f"a worker process {how}; what it left undone of {followed.order.name} is "
-                    f"{'given to another one' if kind is WorkerLost else 'computed here'}. It said:\n{words}"
-                )
-        except BaseException:
+            child.ask(followed.order, lambda report: followed.heard(report, self._view))
+        except BaseException as error:
             child.kill()
             child.free()
             self._close()
-            raise
+            if isinstance(error, TurnwiseError) or not isinstance(error, Exception):
+                raise
+            if followed.outcome is None:
+                raise _failure(error, followed.order.name) from error
         self._view.rest()
 
     def finish(self) -> None:
@@ -112,6 +102,16 @@ class WorkerProcess:
         self.seconds += time.monotonic() - self._began
         self._child = None
         self._view.rest()
+
+
+def _failure(error: Exception, run: str) -> WorkerLost | WorkerFailed:
+    how, words = "failed", "\n".join(getattr(error, "__notes__", [str(error)]))
+    if isinstance(error, ChildLost):
+        how, words = f"ended with status {error.status}", error.last_words
+    lost = isinstance(error, ChildLost) and error.status < 0
+    left = "given to another one" if lost else "computed here"
+    said = f"a worker process {how}; what it left undone of {run} is {left}. It said:\n{words}"
+    return WorkerLost(said) if lost else WorkerFailed(said)
 
 
 class RunCall:
@@ -187,9 +187,8 @@ class ProcessWorkers:
         except (WorkerLost, WorkerFailed) as error:
             if self._ending:
                 raise WorkerFailed("the ablation ends") from error
-            if not isinstance(error, WorkerRefused):
-                self._warn(str(error))
-            raise
+            self._warn(str(error))
+            raise  # what it has raised on purpose, this process meets and reports in its turn
         finally:
             with self._lock:
                 self._idle.append(place)
@@ -211,25 +210,24 @@ def _task() -> Task[[RunCall], None]:
     )
 
 
-def main(parent: ParentProcess) -> None:
-    """A worker: make the runs that are requested, and report on each."""
-    with computing_for_another(), reporting_stages(parent.report) as reporter, ExitStack() as ahead:
-        order: RunOrder | None = None
-        sampler: Sampler | None = None
+def main(parent: ParentProcess, samples_ahead: bool) -> None:
+    """A worker: make the runs that are requested, and report on each.
 
-        def make(text: str) -> tuple[type[TurnwiseError], str, str] | None:
-            """Make a run; where that fails, how and with what words."""
-            nonlocal order, sampler
-            try:
-                new = read_order(text, order)
-                if order is None:
-                    sampler = ahead.enter_context(sampling_ahead(new.samples_ahead, reporter.finished, print))
-                order = new
-                make_ordered(order, reporter, sampler)
-            except TurnwiseError as error:
-                return WorkerRefused, "failed", str(error)
-            except Exception:
-                return WorkerFailed, "failed", traceback.format_exc()[-LAST_WORDS:]
-            return None
+    With `samples_ahead` a further process samples the rollouts ahead, where `rollout.lag` allows it.
+    """
+    with (
+        computing_for_another(),
+        run_reporter(parent.report) as reporter,
+        sampling_ahead(samples_ahead, reporter.finished, print) as sampler,
+    ):
+        last: RunOrder | None = None
+
+        def make(order: RunOrder) -> None:
+            nonlocal last
+            if last is not None and last.experiment == order.experiment:
+                order = replace(order, experiment=last.experiment)  # with the world that was made for it
+            last = order
+            with suppress(TrainingEnded):  # it is reported as the outcome of the run
+                run_recorded(order, reporter, sampler)
 
         parent.answer(make)

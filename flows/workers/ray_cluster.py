@@ -16,13 +16,14 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import pickle
 import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -35,9 +36,9 @@ from prefect.flows import Flow
 from flows.runtime.housekeeping import computing_for_another
 from flows.runtime.process_settings import OFFLINE, QUIET, THREADS
 from flows.runtime.server import CLIENT_SETTINGS
-from flows.workers.reported_runs import FollowedRun, RunOrder, make_ordered, read_report, reporting_stages
+from flows.workers.runs import FollowedRun, run_recorded, run_reporter
 from turnwise.config.runner import Runner
-from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.errors import ConfigurationError, TrainingEnded, TurnwiseError
 from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
 from turnwise.project import home, one_project, start_folder
@@ -129,7 +130,7 @@ class RayWorkers:
         memory = {} if runner.memory_gib is None else {"memory": int(runner.memory_gib * GIB)}
         parameters = {
             "title": name,
-            "order": followed.order.model_dump_json(),
+            "order": pickle.dumps(followed.order),  # Prefect would search it for results of tasks
             "queue": self._queue,
             "folder": str(start_folder()),
         }
@@ -156,7 +157,6 @@ class RayWorkers:
             if done and not heard and followed.outcome is None:
                 error = self._futures[followed.order.name].result(raise_on_failure=False)
                 if isinstance(error, TurnwiseError):  # it would be refused anywhere: no fault of the cluster
-                    followed.failed(error)
                     raise error
                 raise self._lost(followed, f"it has ended with: {_first_line(error)}")
             if self._head is not None and (loss := self._head.loss()):
@@ -234,7 +234,7 @@ class RayWorkers:
             return False
         request, self._asked = self._asked, None
         try:
-            name, line = ray.get(request)
+            name, report = ray.get(request)
         except Empty:
             return False
         except (ray.exceptions.RayError, ConnectionError) as error:
@@ -243,8 +243,7 @@ class RayWorkers:
         if name not in self._began:
             self._began[name] = time.monotonic()
             self.number = max(self.number, len(self._began))
-            followed.open()
-        followed.heard(read_report(line), view)
+        followed.heard(pickle.loads(report), view)
         if followed.outcome is not None:
             self.seconds += time.monotonic() - self._began.pop(name)
             view.rest()
@@ -282,8 +281,8 @@ _of_this_worker = contextvars.Context()
 of all stages when that task ends, and not as each of them does: a lost worker would lose its whole run."""
 
 
-def run_by_ray(title: str, order: str, queue: Any, folder: str) -> None:
-    """In a Ray worker: make a run, as JSON describes it, and put its reports into the queue.
+def run_by_ray(title: str, order: bytes, queue: Any, folder: str) -> None:
+    """In a Ray worker: make the run of a pickled order, and put its reports into the queue.
 
     `folder` is that in which the ablation was started: a user's own world and parts are imported from there. Ray itself
     tells its workers of the folder in which it was joined, to which a world may have gone, and over `ray://` of none.
@@ -295,13 +294,14 @@ def run_by_ray(title: str, order: str, queue: Any, folder: str) -> None:
         _of_this_worker.run(_make, title, order, queue)
 
 
-def _make(title: str, order: str, queue: Any) -> None:
+def _make(title: str, order: bytes, queue: Any) -> None:
     with (
         computing_for_another(),
         _Sender(queue, title) as sender,
-        reporting_stages(sender.send) as reporter,
+        run_reporter(lambda report: sender.send(pickle.dumps(report))) as reporter,  # now: a run goes on
+        suppress(TrainingEnded),  # it is reported as the outcome of the run
     ):
-        make_ordered(RunOrder.model_validate_json(order), reporter)
+        run_recorded(pickle.loads(order), reporter)
 
 
 class _Sender:
@@ -324,10 +324,10 @@ class _Sender:
         self._thread.shutdown()
         self._raise_failure()
 
-    def send(self, line: str) -> None:
-        """Send a line soon. Raises what Ray raised where any earlier one was lost."""
+    def send(self, report: bytes) -> None:
+        """Send a report soon. Raises what Ray raised where any earlier one was lost."""
         self._raise_failure()
-        self._sent.append(self._thread.submit(self._queue.put, (self._title, line)))
+        self._sent.append(self._thread.submit(self._queue.put, (self._title, report)))
 
     def _raise_failure(self) -> None:
         while self._sent and self._sent[0].done():

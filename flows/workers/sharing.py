@@ -12,24 +12,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rich.console import Console
 
 from flows.plan import stages_not_called
-from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler, sampling_ahead
-from flows.train import train
+from flows.workers.runs import FollowedRun, RunOrder, RunRecord, run_recorded
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.records.record import AblationRecord
 from turnwise.training_runs.display import Display
 from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.seeds import RunName
-from turnwise.training_runs.state import Iteration, Prepared, Run
-
-if TYPE_CHECKING:
-    from flows.workers.reported_runs import FollowedRun
+from turnwise.training_runs.state import Prepared, Run
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +64,7 @@ class SharedRuns(Observer):
         self,
         experiment: Experiment,
         prepared: Prepared,
-        record: AblationRecord,
+        record: RunRecord,
         make_workers: Callable[[], Workers] | None = None,
         *,
         elsewhere: bool = False,
@@ -143,21 +139,13 @@ class SharedRuns(Observer):
         """Give runs to the workers."""
         if self._make_workers is None or not runs:
             return
-        # Imported here: a repeat, which has nothing to hand out, does without.
-        from flows.workers.reported_runs import FollowedRun, RunOrder
-
         self._workers = self._workers or self._make_workers()
-        prepared = vars(self._prepared)
-        for variant, seed in runs:
-            order = RunOrder(
-                experiment=self._experiment,
-                prepared=prepared,
-                variant=variant,
-                seed=seed,
-                tested=self._tested,
-            )
-            followed = self._followed[variant, seed] = FollowedRun(order, self._record)
+        for each in runs:
+            followed = self._followed[each] = FollowedRun(self._order(*each), self._record)
             self._workers.submit(followed)
+
+    def _order(self, variant: str, seed: int) -> RunOrder:
+        return RunOrder(self._experiment, self._prepared, variant, seed, self._tested)
 
     def _taken_back(self, each: RunName) -> bool:
         """Take a run back that was given to the workers; False if one of them has begun it."""
@@ -183,9 +171,7 @@ class SharedRuns(Observer):
 
     def _make_here(self, each: RunName) -> None:
         try:
-            outcome: Run | TrainingEnded = run_recorded(
-                self._experiment, self._prepared, self._record, *each, self._sampler, self._tested, self.share
-            )
+            outcome: Run | TrainingEnded = run_recorded(self._order(*each), self._record, self._sampler, self.share)
         except TrainingEnded as error:
             outcome = error
         self._take(each, outcome)
@@ -238,44 +224,3 @@ def shared_runs(
             shared.finish()
         finally:
             shared.end()
-
-
-def run_recorded(
-    experiment: Experiment,
-    prepared: Prepared,
-    record: AblationRecord,
-    variant: str,
-    seed: int,
-    sampler: Sampler | None = None,
-    tested: bool = True,
-    between: Callable[[], None] = lambda: None,
-) -> Run:
-    """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too.
-
-    `between` is called before the first iteration and after each of them.
-
-    Raises:
-        TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
-    """
-    own = experiment.variant(variant)
-    name = f"{variant} seed {seed}"
-    record.open(name, variant, seed, own)
-
-    def start(run: Run) -> None:
-        record.start(run)
-        between()
-
-    def iterated(run: Run, iteration: Iteration) -> None:
-        record.iteration(run, iteration)
-        between()
-
-    try:
-        run = run_flow(train, own, prepared, variant, seed, iterated, sampler, start, tested)
-    except TrainingEnded as error:
-        record.leave_out(name, error)
-        raise
-    except Exception as error:
-        record.fail(name, repr(error))
-        raise
-    record.finish(run)
-    return run

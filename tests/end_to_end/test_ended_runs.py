@@ -24,7 +24,7 @@ from flows.python.recorded import runs as recorded_runs
 from flows.report import AblationResult
 from flows.sweep import sweep, sweep_experiment
 from flows.train import train
-from flows.workers.reported_runs import FollowedRun, Made, Report
+from flows.workers.runs import FollowedRun, Report
 from flows.workers.sharing import SharedRuns
 from tasks.health.health import read_health
 from turnwise.config.sweeps import candidates
@@ -241,7 +241,7 @@ def test_a_worker_makes_ended_runs_with_the_results_of_one_process(
     monkeypatch.setattr(FollowedRun, "heard", lambda *heard: [hear(*heard), reports.append(heard[1])])
     monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
     shared = compared(ended.experiment, tmp_path, processes=2)
-    assert any(isinstance(each, Made) and each.ended is not None for each in reports)
+    assert any(each.method == "finish" and each.arguments[0].ended is not None for each in reports)
     assert shared.digest == ended.result.digest
 
 

@@ -11,7 +11,7 @@ import pytest
 from comparison import Computed, compared
 
 from flows.workers.ray_cluster import LOOPBACK
-from flows.workers.reported_runs import Began, FollowedRun, Iterated, Report
+from flows.workers.runs import FollowedRun, Report
 from tests.process_tree import command_line, descendants
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment, load
@@ -61,7 +61,7 @@ def test_a_cluster_makes_what_one_process_makes_and_a_lost_worker_goes_on_elsewh
 
     def kill_once(followed: FollowedRun, report: Report, view: WorkerView) -> None:
         hear(followed, report, view)
-        if not killed and isinstance(report, Iterated):
+        if not killed and report.method == "iteration":
             killed.append(followed.order.name)
             assert listening(descendants(os.getpid())) == {"127.0.0.1"}
             workers = [each for each in descendants(os.getpid()) if command_line(each).startswith("ray::run")]
@@ -74,8 +74,8 @@ def test_a_cluster_makes_what_one_process_makes_and_a_lost_worker_goes_on_elsewh
     monkeypatch.setattr(FollowedRun, "heard", kill_once)
     done = compared(on_ray(), tmp_path)
     assert done.digest == tiny_ablation.digest
-    again_begun = next(index for index, each in enumerate(heard) if isinstance(each, Began))
-    calls = [each.call for each in heard[again_begun:] if each.kind == "finished"]
+    again_begun = next(index for index, each in enumerate(heard) if each.method == "start")
+    calls = [each.arguments[0] for each in heard[again_begun:] if each.method == "finished"]
     first = [call.cached for call in calls if call.label == f"{killed[0]} iteration 1"]
     assert first and all(first), "the run goes on after what was stored"
     again = compared(on_ray(), tmp_path)
@@ -91,7 +91,7 @@ def test_an_ablation_whose_head_is_lost_stops_in_one_sentence_and_goes_on_when_i
 
     def kill_the_head(followed: FollowedRun, report: Report, view: WorkerView) -> None:
         hear(followed, report, view)
-        if not killed and isinstance(report, Began):
+        if not killed and report.method == "start":
             below = {each: command_line(each) for each in descendants(os.getpid())}
             workers.extend(each for each, command in below.items() if command.startswith("ray::run"))
             killed.extend(each for each, command in below.items() if "gcs_server" in command)
@@ -121,7 +121,7 @@ def test_no_more_runs_are_made_at_once_than_there_is_room_for(
     def note(followed: FollowedRun, report: Report, view: WorkerView) -> None:
         hear(followed, report, view)
         at_work.add(followed.order.name)
-        if report.kind == "made":
+        if report.method == "finish":
             at_work.discard(followed.order.name)
         together.append(set(at_work))
 

@@ -16,7 +16,7 @@ from flows import sweep as of_flows
 from flows.commands.cli import status_of
 from flows.plan import plan_runs
 from flows.sweep import sweep_experiment, sweep_seeds
-from flows.workers.reported_runs import Ended, FollowedRun, Made, Report
+from flows.workers.runs import FollowedRun, Report
 from flows.workers.sharing import SharedRuns
 from turnwise.config.sweeps import candidates
 from turnwise.errors import ConfigurationError
@@ -102,7 +102,7 @@ def test_two_processes_share_the_runs_with_the_results_of_one_and_play_no_test_t
     monkeypatch.setattr(FollowedRun, "heard", listen)
     monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
     shared = of_flows.sweep(swept, tried, processes=2, quiet=True)
-    assert isinstance(reports[-1], Ended if fault else Made), "the worker has made the second candidate"
+    assert reports[-1].method == ("leave_out" if fault else "finish"), "the worker has made the second candidate"
     assert {found["split"] for found in evaluated(default_store())} == {"validation"}
     assert [(each.variant, each.by) for each in shared.left_out] == ([(tried[1].name, "mismatch")] if fault else [])
     alone = of_flows.sweep(swept, tried, quiet=True)

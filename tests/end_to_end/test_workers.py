@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from comparison import Computed, compared
 from rich.console import Console
 
 from flows.plan import plan_ablation
-from flows.workers.reported_runs import Began, FollowedRun, Iterated, Made, Report, RunOrder, Started
+from flows.workers.runs import FollowedRun, Report, RunOrder
 from flows.workers.sharing import SharedRuns
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load
@@ -24,6 +25,8 @@ from turnwise.project import home
 from turnwise.reporting.formatting import process_note
 from turnwise.store import Reference
 from turnwise.training_runs.display import WorkerView
+from turnwise.training_runs.observing import StageCall
+from turnwise.training_runs.state import Prepared
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
 
@@ -45,6 +48,11 @@ def worker_run() -> Any:
     return next(run for run in found if run.data.tags["mlflow.runName"] == "mt-grpo seed 1")
 
 
+def finished(reports: list[Report]) -> list[StageCall]:
+    """The stages that these reports say have returned."""
+    return [each.arguments[0] for each in reports if each.method == "finished"]
+
+
 def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_the_results_of_one_process(
     tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +63,7 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
     def kill_the_first(followed: FollowedRun, report: Report, view: WorkerView) -> None:
         hear(followed, report, view)
         heard.append(report)
-        if not isinstance(report, Iterated):
+        if report.method != "iteration":
             return
         live = worker_run()
         assert live.info.status == "RUNNING", "the record of the run is open while the worker is at work"
@@ -71,15 +79,13 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
     first = compared(tiny(), tmp_path, processes=2, console=Console(file=said, width=200))
     assert first.digest == tiny_ablation.digest
     assert "ended with status -9; what it left undone of mt-grpo seed 1 is given to another one" in said.getvalue()
-    assert [type(each) for each in heard].count(Began) == 2, "the run was begun again"
-    assert isinstance(heard[-1], Made) and any(isinstance(each, Started) for each in heard)
+    assert [each.method for each in heard].count("start") == 2, "the run was begun again"
+    assert heard[-1].method == "finish" and any(each.method == "started" for each in heard)
     assert seen_live and all(seen_live), "each iteration is recorded as soon as it is heard of"
-    again = [index for index, each in enumerate(heard) if isinstance(each, Began)][1]
-    calls = [each.call for each in heard[again:] if each.kind == "finished"]
+    again = [index for index, each in enumerate(heard) if each.method == "start"][1]
+    calls = finished(heard[again:])
     assert all(call.cached for call in calls if call.label.endswith("iteration 1")), "it goes on after what is stored"
-    computed = [
-        (each.call.stage, each.call.label) for each in heard if each.kind == "finished" and not each.call.cached
-    ]
+    computed = [(call.stage, call.label) for call in finished(heard) if not call.cached]
     # A stage reports its end before Prefect records its result: the kill may fall between the two.
     assert len(computed) - len(set(computed)) <= 1, "no result that was recorded is computed again"
     assert process_note(first.report) == " of 2 processes"
@@ -91,12 +97,13 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
 
 
 def test_a_worker_ends_with_the_process_that_started_it(prefect_server: str) -> None:
-    nothing = {"train_task_set": Reference(kind="none", digest="0" * 32)}
+    nothing = Prepared(*[Reference(kind="none", digest="0" * 32)] * 6)
     here, there = Pipe()
     order = RunOrder(experiment=tiny(), prepared=nothing, variant="nowhere", seed=1)
     command = [sys.executable, "-m", "turnwise.child_process", WORKER, str(there.fileno())]
     with here, there:
-        here.send(())
+        here.send((False,))
         ended = subprocess.run(command, input="", pass_fds=[there.fileno()], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", ""), "without a word: nobody is there to hear it"
-    assert RunOrder.model_validate_json(order.model_dump_json()) == order
+    sent = pickle.loads(pickle.dumps(order))
+    assert sent == order and "made_world" not in vars(sent.experiment), "a world of the user's is made again there"

@@ -12,30 +12,18 @@ import pytest
 
 from flows.workers import ray_cluster
 from flows.workers.ray_cluster import RayWorkers, run_by_ray
-from flows.workers.reported_runs import FollowedRun
+from flows.workers.runs import FollowedRun, RunOrder
 from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, ContractError, TurnwiseError
 from turnwise.project import start_folder
 
 
-class Record:
-    """Keeps the failures that are recorded."""
-
-    def __init__(self) -> None:
-        self.failed: list[tuple[str, str]] = []
-
-    def fail(self, run_name: str, reason: str) -> None:
-        self.failed.append((run_name, reason))
-
-
-def waited_for(error: Exception, record: Record, monkeypatch: pytest.MonkeyPatch) -> TurnwiseError:
+def waited_for(error: Exception, monkeypatch: pytest.MonkeyPatch) -> TurnwiseError:
     """What waiting raises for a run whose task has ended with this error, and of which nothing more is heard."""
-    order: Any = SimpleNamespace(
-        name="grpo seed 1", variant="grpo", experiment=SimpleNamespace(variant=lambda name: None)
-    )
-    followed = FollowedRun(order, record)  # type: ignore[arg-type]
-    workers = RayWorkers(Runner(kind="ray", address="10.0.0.1:6379"), None)  # type: ignore[arg-type]
-    workers._futures[order.name] = SimpleNamespace(result=lambda raise_on_failure: error)
+    nothing: Any = None
+    followed = FollowedRun(RunOrder(nothing, nothing, "grpo", 1), nothing)
+    workers = RayWorkers(Runner(kind="ray", address="10.0.0.1:6379"), nothing)
+    workers._futures["grpo seed 1"] = SimpleNamespace(result=lambda raise_on_failure: error)
     monkeypatch.setattr(workers, "_is_done", lambda name: True)
     monkeypatch.setattr(workers, "_hear", lambda followed: False)
     with pytest.raises(TurnwiseError) as raised:
@@ -44,19 +32,16 @@ def waited_for(error: Exception, record: Record, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", [ConfigurationError, ContractError])
-def test_what_a_worker_raises_on_purpose_is_raised_here_and_recorded(
+def test_what_a_worker_raises_on_purpose_is_raised_here(
     kind: type[TurnwiseError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, error = Record(), kind("reward goal of tool/1/train/3 must be a number; found None")
-    assert waited_for(error, record, monkeypatch) is error
-    assert record.failed == [("grpo seed 1", repr(error))]
+    error = kind("reward goal of tool/1/train/3 must be a number; found None")
+    assert waited_for(error, monkeypatch) is error
 
 
 def test_whatever_else_ends_a_run_there_is_the_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Record()
-    said = str(waited_for(OSError("the worker died.\nits log"), record, monkeypatch))
+    said = str(waited_for(OSError("the worker died.\nits log"), monkeypatch))
     assert "the Ray cluster at 10.0.0.1:6379 must make the run grpo seed 1; it has ended with: the worker died." in said
-    assert record.failed == []
 
 
 def test_a_worker_imports_from_the_folder_of_the_ablation_and_keeps_to_it_wherever_a_world_goes(
@@ -75,5 +60,5 @@ def test_a_worker_imports_from_the_folder_of_the_ablation_and_keeps_to_it_wherev
     monkeypatch.setattr(ray_cluster, "_make", make)
     monkeypatch.syspath_prepend(tmp_path)  # and put the path back afterwards
     monkeypatch.chdir(elsewhere)
-    run_by_ray("grpo seed 1", "{}", None, str(project))
+    run_by_ray("grpo seed 1", b"", None, str(project))
     assert seen == [(True, project)]

@@ -1,0 +1,181 @@
+"""A run of an ablation, as any process makes it, and what a worker reports to the process that records and shows it.
+
+A worker makes a run as this process would. In place of the ablation's record it has a `RunReporter`, which sends each
+call here, where it is made; so are the calls that the display shows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flows.runtime.flow_runs import run_flow
+from flows.runtime.sampler import Sampler
+from flows.train import train
+from turnwise import progress
+from turnwise.errors import TrainingEnded
+from turnwise.experiment import Experiment
+from turnwise.training_runs.display import WorkerView
+from turnwise.training_runs.observing import Observer, StageCall, observing
+from turnwise.training_runs.state import Iteration, Prepared, Run
+
+SECONDS_BETWEEN_PROGRESS = 0.5
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """One variant with one seed, which any process of this home can train and test."""
+
+    experiment: Experiment
+    """The whole ablation's."""
+    prepared: Prepared
+    variant: str
+    seed: int
+    tested: bool = True
+    """Whether its final policy is played on the test task set."""
+
+    @property
+    def name(self) -> str:
+        """The name of the run wherever it is shown."""
+        return f"{self.variant} seed {self.seed}"
+
+
+class RunRecord(Protocol):
+    """Where runs are recorded: see `turnwise.records.record.AblationRecord`."""
+
+    def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
+        """Record that a run begins, with its own configuration."""
+
+    def start(self, run: Run) -> None:
+        """Record that the warm start is evaluated, and that nothing is trained yet."""
+
+    def iteration(self, run: Run, iteration: Iteration) -> None:
+        """Record an iteration."""
+
+    def finish(self, run: Run) -> None:
+        """Record a run that has been tested: after its last iteration, or where a guard or an alarm ended it."""
+
+    def leave_out(self, run_name: str, fault: TrainingEnded) -> None:
+        """Record that a fault has ended a run."""
+
+    def fail(self, run_name: str, reason: str) -> None:
+        """Record that a run has failed."""
+
+
+def run_recorded(
+    order: RunOrder,
+    record: RunRecord,
+    sampler: Sampler | None = None,
+    between: Callable[[], None] = lambda: None,
+) -> Run:
+    """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too.
+
+    It is a flow run with the tags of the ablation; Prefect's pages do not list a worker's as a part of the ablation's
+    flow run, which is in another process. `between` is called before the first iteration and after each of them.
+
+    Raises:
+        TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
+    """
+    own, name = order.experiment.variant(order.variant), order.name
+    record.open(name, order.variant, order.seed, own)
+
+    def start(run: Run) -> None:
+        record.start(run)
+        between()
+
+    def iterated(run: Run, iteration: Iteration) -> None:
+        record.iteration(run, iteration)
+        between()
+
+    try:
+        run = run_flow(train, own, order.prepared, order.variant, order.seed, iterated, sampler, start, order.tested)
+    except TrainingEnded as error:
+        record.leave_out(name, error)
+        raise
+    except Exception as error:
+        record.fail(name, repr(error))
+        raise
+    record.finish(run)
+    return run
+
+
+@dataclass(frozen=True)
+class Report:
+    """A call in a worker of a method of `WorkerView` or of `RunRecord`, which this process makes."""
+
+    method: str
+    arguments: tuple[Any, ...]
+
+
+class RunReporter(Observer):
+    """In a worker: sends what this process is to show and to record of a run."""
+
+    def __init__(self, send: Callable[[Report], None]) -> None:
+        """`send` may be called by several threads."""
+        self._send = send
+        self._last = 0.0
+
+    def started(self, stage: str, label: str) -> None:
+        """Report that a stage begins to compute."""
+        self._send(Report("started", (stage, label)))
+
+    def finished(self, call: StageCall) -> None:
+        """Report that a stage has returned."""
+        self._send(Report("finished", (call,)))
+
+    def progressed(self, report: progress.Progress) -> None:
+        """Report how far the stage is, at most twice a second."""
+        if time.monotonic() - self._last >= SECONDS_BETWEEN_PROGRESS:
+            self._last = time.monotonic()
+            self._send(Report("progressed", (report,)))
+
+    def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
+        """Report that a run begins."""
+        self._send(Report("open", (run_name, variant, seed, experiment)))
+
+    def start(self, run: Run) -> None:
+        """Report that the warm start is evaluated."""
+        self._send(Report("start", (run,)))
+
+    def iteration(self, run: Run, iteration: Iteration) -> None:
+        """Report an iteration."""
+        self._send(Report("iteration", (run, iteration)))
+
+    def finish(self, run: Run) -> None:
+        """Report a run that has been tested."""
+        self._send(Report("finish", (run,)))
+
+    def leave_out(self, run_name: str, fault: TrainingEnded) -> None:
+        """Report that a fault has ended a run."""
+        self._send(Report("leave_out", (run_name, fault)))
+
+    def fail(self, run_name: str, reason: str) -> None:
+        """Report that a run has failed."""
+        self._send(Report("fail", (run_name, reason)))
+
+
+@contextmanager
+def run_reporter(send: Callable[[Report], None]) -> Iterator[RunReporter]:
+    """Report every stage that the block calls, with its progress, and what is recorded by the reporter itself."""
+    reporter = RunReporter(send)
+    with observing(reporter), progress.listening(reporter.progressed):
+        yield reporter
+
+
+class FollowedRun:
+    """A run that a worker makes. A worker that begins again, after a loss, begins it again here."""
+
+    def __init__(self, order: RunOrder, record: RunRecord) -> None:
+        self.order, self._record = order, record
+        self.outcome: Run | TrainingEnded | None = None
+        """The whole run, or why it is left out; None before, and where its worker was lost for good."""
+
+    def heard(self, report: Report, view: WorkerView) -> None:
+        """Show or record what its worker reports."""
+        shown = report.method in ("started", "progressed", "finished")
+        getattr(view if shown else self._record, report.method)(*report.arguments)
+        if report.method in ("finish", "leave_out"):
+            self.outcome = report.arguments[-1]
