@@ -211,8 +211,14 @@ def evaluate(
     chosen = load_experiment(parameters, overlays, settings)
     from rich.console import Console
 
-    for name, metrics in tw.evaluate(chosen, after=steps).items():
-        Console().print(evaluation_line(name, metrics), highlight=False, soft_wrap=True)
+    from turnwise.experiment import after_steps
+
+    for each in steps:
+        after_steps(chosen, each)  # refused before the first of them is computed
+    # One by one, since of a large policy each takes minutes: what is known is told although others follow.
+    for lengths in [[each] for each in steps] or [[]]:
+        for name, metrics in tw.evaluate(chosen, after=lengths).items():
+            Console().print(evaluation_line(name, metrics), highlight=False, soft_wrap=True)
 
 
 def _steps(after: str) -> list[int]:

@@ -12,19 +12,28 @@ from flows.commands.cli import status_of
 from flows.plan import plan_ablation
 from turnwise.experiment import load
 from turnwise.store import default_store
+from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Prepared
 
 pytestmark = pytest.mark.chain
 
+LINE = re.compile(r"^after (\d)       success \d\.\d{3}  greedy success \d\.\d{3}", re.MULTILINE)
 COMMAND = ("evaluate", str(TINY), "--parameters", str(ROOT / "params.yaml"), "--after")
 
 
 def test_each_length_plays_validation_tasks_alone_and_an_experiment_that_begins_with_it_finds_it(
     fresh: Prepared, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert status_of([*COMMAND, "0,3,2"]) == 0
-    said = re.findall(r"^after (\d)       success \d\.\d{3}  greedy success \d\.\d{3}", capsys.readouterr().out, re.M)
-    assert said == ["0", "3", "2"]
+    said_before: list[list[str]] = []
+
+    class Listener(Observer):
+        def finished(self, call: StageCall) -> None:
+            if call.stage == "warm_start":
+                said_before.append(LINE.findall(capsys.readouterr().out))
+
+    with observing(Listener()):
+        assert status_of([*COMMAND, "0,3,2"]) == 0
+    assert [*said_before, LINE.findall(capsys.readouterr().out)] == [["0"], ["3"], ["2"]], "each as soon as it is known"
     store = default_store()
     records = {key: each for one in store.references("evaluation") for key, each in store.lineage(one).items()}
     assert [each["parameters"]["split"] for each in records.values()] == ["validation"] * 3
