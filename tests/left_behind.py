@@ -38,6 +38,7 @@ THREADS: Mapping[str, str] = {
     "mcp sessions": "the loop of every session with a tool server, one for the process",
     "prefect-server-heartbeat": "it keeps the server of the session alive",
     "tqdm_monitor": "tqdm's, one for the process",
+    "verifiers endpoint": "one for all rollouts of a process: envs/verifiers/endpoint.py",
 }
 """Threads that go on, by the pattern of their name, and why."""
 

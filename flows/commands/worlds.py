@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -163,9 +163,12 @@ def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World,
 
     Raises ConfigurationError, also where a program that plays it is missing.
     """
+    from flows.runtime.verifiers_service import is_verifiers, served_world
     from turnwise.config.overlays import parse_setting
     from turnwise.world import make_world, with_preset
 
+    if is_verifiers(name):
+        return served_world(name, dict(map(parse_setting, settings)))
     try:
         parameters = with_preset(name, preset, dict(map(parse_setting, settings)))
         world = make_world(name, parameters)
@@ -321,9 +324,26 @@ def serve(
     """Serve worlds over HTTP."""
     from envs.service.limits import ServiceLimits
     from envs.service.server import serve as serve_worlds
+    from flows.runtime.verifiers_service import is_verifiers, run_service
     from turnwise.store.plugin_identity import world_digest
 
     try:
+        limits = ServiceLimits(
+            episodes=episodes,
+            lease_seconds=lease_seconds,
+            call_seconds=call_seconds,
+            body_bytes=body_bytes,
+            connections=connections,
+            request_seconds=request_seconds,
+            client_episodes=client_episodes,
+            client_requests=client_requests,
+        )
+        if any(map(is_verifiers, worlds)):
+            if len(worlds) > 1 or processes:
+                found = ", ".join([*worlds, *(f"--processes {each}" for each in processes or [])])
+                raise ValueError(f"an environment of verifiers is served alone, and on threads; found {found}")
+            options = {"host": host, "port": port, "other_hosts": allow_host or [], "token_variable": token_variable}
+            raise typer.Exit(run_service(worlds[0], {**options, "limits": asdict(limits)}))
         serve_worlds(
             worlds,
             host=host,
@@ -331,16 +351,7 @@ def serve(
             token=os.environ.get(token_variable),
             other_hosts=allow_host or [],
             processes=dict(map(_workers, processes or [])),
-            limits=ServiceLimits(
-                episodes=episodes,
-                lease_seconds=lease_seconds,
-                call_seconds=call_seconds,
-                body_bytes=body_bytes,
-                connections=connections,
-                request_seconds=request_seconds,
-                client_episodes=client_episodes,
-                client_requests=client_requests,
-            ),
+            limits=limits,
             content_of=world_digest,
         )
     except ValueError as error:
