@@ -76,7 +76,8 @@ def assistant_message(action: str, tools: Sequence[Mapping[str, Any]]) -> dict[s
     """The reply that an action stands for: a call where it is `TOOL[{...}]` of a tool that there is, else text."""
     call = CALL.fullmatch(action)
     if call is None or call[1] not in {tool["function"]["name"] for tool in tools}:
-        return {"role": "assistant", "content": action}
+        # A space for nothing: version 0.1 takes an empty reply for a failure of the model, and it is a policy's reply.
+        return {"role": "assistant", "content": action or " "}
     called = {"name": call[1], "arguments": call[2] or "{}"}
     return {
         "role": "assistant",

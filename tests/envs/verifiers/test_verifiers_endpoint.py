@@ -61,3 +61,7 @@ def test_an_action_is_a_call_only_of_a_tool_that_there_is() -> None:
     assert called["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1, "b": [2]}'}
     for text in ("subtract[{}]", "I add[{}] it", "plain"):
         assert assistant_message(text, TOOLS) == {"role": "assistant", "content": text}
+
+
+def test_an_empty_reply_is_sent_as_one_that_no_client_takes_for_a_failure() -> None:
+    assert assistant_message("", ()) == {"role": "assistant", "content": " "}
