@@ -17,7 +17,7 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -162,7 +162,8 @@ def sweep(
     console.print(result.report.finding(), highlight=False, soft_wrap=True)
     prefix = "" if variant is None else f"variants.{variant}."
     named = [] if parameters == PARAMETERS_FILE else ["--parameters", str(parameters)]
-    best = [f"{prefix}{key}={_as_setting(value)}" for key, value in result.report.winner.values.items()]
+    written = {key: v if isinstance(v, str) else json.dumps(v) for key, v in result.report.winner.values.items()}
+    best = [f"{prefix}{key}={value}" for key, value in written.items()]
     set_to = [part for setting in (*fixed, *best) for part in ("-s", setting)]
     _print_lines(
         console,
@@ -176,10 +177,6 @@ def sweep(
         ),
     )
     result.require_whole()
-
-
-def _as_setting(value: Any) -> str:
-    return json.dumps(value) if not isinstance(value, str) else value
 
 
 def prepare(overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None) -> None:

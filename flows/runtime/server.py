@@ -44,7 +44,6 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import IO
@@ -221,15 +220,12 @@ _own_addresses: set[str] = set()
 """The addresses of the home's own server that this process has put into the environment."""
 
 
-def ensure_server(progress: Callable[[float], None] | None = None) -> str:
+def ensure_server() -> str:
     """Make sure that a Prefect server answers, and return its address, which is also put into the environment.
 
     A server that the user chose (PREFECT_API_URL) must answer; otherwise the home's own is reused or started. Call this
     before Prefect is imported. It takes milliseconds if the server runs; on two cores about 6 s if it must be started,
     and 12 s if its tables must be made first, once per installation.
-
-    Args:
-        progress: called about once a second with the seconds spent waiting for the server.
 
     Raises:
         ConfigurationError: the server that the user chose does not answer.
@@ -242,7 +238,7 @@ def ensure_server(progress: Callable[[float], None] | None = None) -> str:
         _require_chosen(chosen)
         return chosen
     folder = _folder()
-    url = _await_server(folder, progress)
+    url = _await_server(folder)
     os.environ.pop("PREFECT_API_URL", None)  # of a server of this home that has ended since
     _own_addresses.add(url)
     _configure_client({"PREFECT_API_URL": url, "PREFECT_HOME": str(folder)})
@@ -328,11 +324,10 @@ def _not_answering(url: str, reason: str) -> ConfigurationError:
     )
 
 
-def _await_server(folder: Path, progress: Callable[[float], None] | None) -> str:
+def _await_server(folder: Path) -> str:
     began = time.monotonic()
-    reported = 0.0
     supervisors: list[subprocess.Popen[bytes]] = []
-    while (waited := time.monotonic() - began) < START_TIMEOUT_SECONDS:
+    while time.monotonic() - began < START_TIMEOUT_SECONDS:
         # Touch the heartbeat first: a supervisor about to stop withdraws the address and then checks the heartbeat.
         (folder / "heartbeat").touch()
         record = _record(folder)
@@ -342,8 +337,6 @@ def _await_server(folder: Path, progress: Callable[[float], None] | None) -> str
             if len(supervisors) == ATTEMPTS:
                 break
             supervisors.append(_start_supervisor(folder))
-        if progress and waited - reported >= 1.0:
-            progress(reported := waited)
         time.sleep(0.1)
     require_room(folder)
     raise TurnwiseError(
@@ -407,15 +400,15 @@ _kept_alive: set[Path] = set()
 
 def _keep_alive(folder: Path) -> None:
     """Touch the heartbeat as long as this process lives."""
+
+    def beat() -> None:
+        while folder.is_dir():
+            (folder / "heartbeat").touch()
+            time.sleep(HEARTBEAT_SECONDS)
+
     if folder not in _kept_alive:
         _kept_alive.add(folder)
-        threading.Thread(target=_beat, args=(folder,), name="prefect-server-heartbeat", daemon=True).start()
-
-
-def _beat(folder: Path) -> None:
-    while folder.is_dir():
-        (folder / "heartbeat").touch()
-        time.sleep(HEARTBEAT_SECONDS)
+        threading.Thread(target=beat, name="prefect-server-heartbeat", daemon=True).start()
 
 
 class Supervisor:

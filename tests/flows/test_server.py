@@ -265,7 +265,7 @@ def test_a_server_of_this_process_that_has_ended_is_started_again(
 ) -> None:
     gone = "http://127.0.0.1:9/api"
     monkeypatch.setattr(server, "_own_addresses", {gone})
-    monkeypatch.setattr(server, "_await_server", lambda folder, progress: "http://127.0.0.1:10/api")
+    monkeypatch.setattr(server, "_await_server", lambda folder: "http://127.0.0.1:10/api")
     monkeypatch.setattr(server, "_keep_alive", lambda folder: None)
     monkeypatch.setenv("PREFECT_API_URL", gone)
     monkeypatch.setenv("PREFECT_HOME", str(turnwise_home))

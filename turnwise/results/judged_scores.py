@@ -23,7 +23,6 @@ def judged_scores(
     policies: bool,
     description: str = "",
     sources: Sequence[tuple[str, str]] = (),
-    level: float = 0.95,
 ) -> ReportData:
     """The report on the results of methods.
 
@@ -33,11 +32,10 @@ def judged_scores(
         policies: whether each method is one policy, compared over tasks (`turnwise.statistics.judge`).
         description: how the results were read.
         sources: (name, digest) of what they were read from.
-        level: of the intervals and verdicts.
     """
     values = [value for each in methods.values() for run in each.runs.values() for value in run.values()]
     share = all(0.0 <= value <= 1.0 for value in values)
-    judgement = judge(measure, methods, share=share, level=level, policies=policies)
+    judgement = judge(measure, methods, share=share, policies=policies)
     means = {standing.name: standing.mean for standing in judgement.standings}
     return ReportData(
         title=f"{measure} of {len(methods)} methods",

@@ -81,13 +81,11 @@ def _stays(place: np.ndarray, density: np.ndarray, deviation: float, root: float
     return float((density * (special.ndtr(high) - special.ndtr(low))).sum()) - wanted
 
 
-def sequential_p(
-    p_values: Sequence[float], looks: Sequence[int], at_most: int, spending: Spending = "O'Brien-Fleming"
-) -> float:
+def sequential_p(p_values: Sequence[float], looks: Sequence[int], at_most: int) -> float:
     """The smallest level at which these looks, with one p value each, would have called a difference; at most 1."""
 
     def crossed(level: float) -> bool:
-        bounds = nominal_levels(tuple(looks), at_most, level, spending)
+        bounds = nominal_levels(tuple(looks), at_most, level)
         return any(p <= bound for p, bound in zip(p_values, bounds, strict=True))
 
     low, high = math.log(SMALLEST_LEVEL), 0.0

@@ -33,7 +33,7 @@ from turnwise.statistics.seeds import CUT
 
 Scores = Mapping[str, Mapping[str, Sequence[float]]]
 """By rule and world, the normalised score of each run."""
-RESAMPLES = 5000
+RESAMPLES, LEVEL = 5000, 0.95
 THRESHOLDS = tuple(step / 20 for step in range(21))
 """Those of the performance profiles."""
 
@@ -67,10 +67,10 @@ def common_worlds(scores: Scores) -> list[str]:
     return [world for world in first if all(world in worlds for worlds in others)]
 
 
-def measure_suite(scores: Scores, *, level: float = 0.95, seed: int = 0) -> Suite:
+def measure_suite(scores: Scores) -> Suite:
     """Measure rules over the worlds that every one has been run in.
 
-    `seed` is that of the bootstrap. Raises ValueError without a common world, and for a score that is not finite.
+    Raises ValueError without a common world, and for a score that is not finite.
     """
     worlds = common_worlds(scores)
     if not worlds or not all(np.isfinite(scores[rule][world]).all() for rule in scores for world in worlds):
@@ -78,7 +78,7 @@ def measure_suite(scores: Scores, *, level: float = 0.95, seed: int = 0) -> Suit
             "rules must share a world, with finite scores; found "
             f"{ {rule: {world: list(runs) for world, runs in of_rule.items()} for rule, of_rule in scores.items()} }"
         )
-    samples = {rule: _Sample.of(rule, {world: scores[rule][world] for world in worlds}, level, seed) for rule in scores}
+    samples = {rule: _Sample.of(rule, {world: scores[rule][world] for world in worlds}) for rule in scores}
     ranks = _ranks([sample.once for sample in samples.values()])
     drawn_ranks = _ranks([sample.drawn for sample in samples.values()])
     return Suite(
@@ -89,7 +89,7 @@ def measure_suite(scores: Scores, *, level: float = 0.95, seed: int = 0) -> Suit
                 sample.interval(_interquartile_mean),
                 sample.interval(_mean),
                 sample.interval(_optimality_gap),
-                _percentiles(ranks[place], drawn_ranks[place], sample.count, level),
+                _percentiles(ranks[place], drawn_ranks[place], sample.count),
                 [(at, sample.interval(partial(_share_above, threshold=at))) for at in THRESHOLDS],
             )
             for place, (rule, sample) in enumerate(samples.items())
@@ -102,7 +102,6 @@ def measure_suite(scores: Scores, *, level: float = 0.95, seed: int = 0) -> Suit
                     _improvement(samples[one].once, samples[other].once),
                     _improvement(samples[one].drawn, samples[other].drawn),
                     min(samples[one].count, samples[other].count),
-                    level,
                 ),
             )
             for one, other in itertools.combinations(samples, 2)
@@ -120,17 +119,16 @@ class _Sample:
 
     once: Runs
     drawn: Runs
-    level: float
 
     @classmethod
-    def of(cls, rule: str, scores: Mapping[str, Sequence[float]], level: float, seed: int) -> _Sample:
+    def of(cls, rule: str, scores: Mapping[str, Sequence[float]]) -> _Sample:
         """The sample of a rule's scores by world."""
         once = [np.asarray(runs, dtype=np.float64)[None] for runs in scores.values()]
         drawn = [
-            runs[0][generator(seed, "suite", rule, world).integers(runs.size, size=(RESAMPLES, runs.size))]
+            runs[0][generator(0, "suite", rule, world).integers(runs.size, size=(RESAMPLES, runs.size))]
             for world, runs in zip(scores, once, strict=True)
         ]
-        return cls(once, drawn, level)
+        return cls(once, drawn)
 
     @property
     def count(self) -> int:
@@ -139,14 +137,14 @@ class _Sample:
 
     def interval(self, measure: Callable[[Runs], Numbers]) -> Interval:
         """The measure of the runs, with the percentiles of those of the samples."""
-        return _percentiles(measure(self.once), measure(self.drawn), self.count, self.level)
+        return _percentiles(measure(self.once), measure(self.drawn), self.count)
 
 
-def _percentiles(value: Numbers, drawn: Numbers, count: int, level: float) -> Interval:
-    low, high = (float(np.quantile(drawn, (1 + side * level) / 2)) for side in (-1, 1))
+def _percentiles(value: Numbers, drawn: Numbers, count: int) -> Interval:
+    low, high = (float(np.quantile(drawn, (1 + side * LEVEL) / 2)) for side in (-1, 1))
     at = float(value[0])
     # Means of equal numbers differ by roundings.
-    return Interval(at, min(low, at), max(high, at), "seeds", count, level, "percentile bootstrap")
+    return Interval(at, min(low, at), max(high, at), "seeds", count, LEVEL, "percentile bootstrap")
 
 
 def _interquartile_mean(runs: Runs) -> Numbers:

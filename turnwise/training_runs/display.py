@@ -179,8 +179,9 @@ class Display(Observer):
     def _outlook(self) -> str:
         """Estimated time left, and the success in training."""
         left = self._left.seconds(max(self._processes, len(self._at_work)))
+        about = "" if left is None else f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
         success = "" if self._success is None else f"success {self._success:.2f}"
-        return "  ".join(filter(None, ["" if left is None else f"about {_readable(left)} left", success]))
+        return "  ".join(filter(None, [about and f"about {about} left", success]))
 
 
 class WorkerView:
@@ -216,11 +217,6 @@ class WorkerView:
 
 def _title(stage: str, label: str) -> str:
     return stage if label == stage else f"{label}: {stage}"
-
-
-def _readable(seconds: float) -> str:
-    """An estimate in seconds or minutes, no finer than it is worth."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _note(report: progress.Progress) -> str:

@@ -431,7 +431,9 @@ def placement(compute: Compute) -> Iterator[tuple[str, str]]:
         yield "host", _on_the_host(compute)
         return
     yield "card 0", "; ".join(filter(None, (_engine_on(compute, 0), _learner_on(compute, 0))))
-    kinds = groupby(range(1, compute.cards), lambda card: (_has_engine(compute, card), _has_learner(compute, card)))
+    kinds = groupby(
+        range(1, compute.cards), lambda card: (_has_engine(compute, card), card < compute.learner_processes)
+    )
     for (engine, learner), group in kinds:
         cards = list(group)
         if len(cards) == 1:
@@ -456,10 +458,6 @@ def _on_the_host(compute: Compute) -> str:
 
 def _has_engine(compute: Compute, card: int) -> bool:
     return 0 <= card - compute.first_engine_card < compute.engines * compute.tensor_parallel
-
-
-def _has_learner(compute: Compute, card: int) -> bool:
-    return card < compute.learner_processes
 
 
 def _engine_on(compute: Compute, card: int) -> str:
