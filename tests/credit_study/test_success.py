@@ -69,7 +69,8 @@ def test_the_interval_is_over_rules_and_over_seeds() -> None:
     # Without spread over rules: closeness orders ten rules as success does, whichever of them are drawn.
     near = [place / 10 for place in range(10)]
     exact = predict("cosine", trained([*near], [[value, value] for value in near]), seed=0)
-    assert (exact.correlation, exact.low, exact.high) == (1.0, 1.0, 1.0)
+    assert (exact.correlation, exact.low, exact.high) == (1.0, None, None), "a width of 0 would claim certainty"
+    assert exact.spelled == "rank correlation 1.00 (no interval)"
     # Seeds that differ by more than the rules do widen it, though the means are the same.
     spread = predict("cosine", trained([*near], [[value - 0.4, value + 0.4] for value in near]), seed=0)
     assert spread.correlation == 1.0

@@ -3,7 +3,8 @@
 Closeness is what a study says of a rule (`MEASURES`), success what recorded runs that were trained with it came to
 after an equal budget of sampled tokens. `predict` correlates the ranks of the two over rules. Its interval is a
 percentile bootstrap over rules and seeds: rules are drawn with replacement, and for each as many of its seeds as it
-has. Closeness is taken as it was measured, on the tasks of the study.
+has. There is none where all resamples agree: it would have width 0, and claim a certainty that is not there. Closeness
+is taken as it was measured, on the tasks of the study.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.credit_study.study import RuleFigures, Study
-from turnwise.credit_study.truth import LEVEL, RESAMPLES, ROUNDING
+from turnwise.credit_study.truth import RESAMPLES, ROUNDING, percentile_interval
 from turnwise.seeding import generator
 from turnwise.statistics import Interval
 
@@ -120,11 +121,8 @@ def predict(measure: str, trained: Sequence[Trained], *, seed: int) -> Predictio
         drawn = sample[draw.integers(len(sample), size=(*chosen.shape, len(sample)))].mean(axis=2)
         means = np.where(chosen == place, drawn, means)
     resampled = rank_correlations(measured[chosen], means)
-    defined = resampled[np.isfinite(resampled)]
-    if len(defined) < LEVEL * len(resampled):
-        return Prediction(measure, value, None, None, len(found))
-    low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Prediction(measure, value, min(float(low), value), max(float(high), value), len(found))
+    interval = percentile_interval(value, resampled, len(found))
+    return Prediction(measure, value, interval.low, interval.high, len(found))
 
 
 def rank_correlations(one: Vector, other: Vector) -> Vector:
