@@ -2,6 +2,7 @@
 
 * A link that leaves this folder, to a file of the code, leads to a page that shows the file.
 * `reference/commands.md` gets what `turnwise --help` and the help of each command say.
+* `questions.md` gets the table of the codes of errors.
 * An abbreviation of a method is explained wherever it stands, under the pointer, by the glossary's first sentence.
 """
 
@@ -14,6 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import error_codes
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
@@ -21,6 +23,7 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 COMMANDS = "<!-- the commands -->"
+CODES = "<!-- the codes of errors -->"
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".md": "markdown", ".sh": "sh", ".toml": "toml"}
 
 
@@ -50,6 +53,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     markdown = LINK.sub(led, markdown)
     if COMMANDS in markdown:
         markdown = markdown.replace(COMMANDS, _commands())
+    if CODES in markdown:
+        markdown = markdown.replace(CODES, error_codes.table())
     return markdown if page.file.src_uri == "glossary.md" else f"{markdown}\n\n{_abbreviations()}\n"
 
 

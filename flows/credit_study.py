@@ -136,7 +136,8 @@ def find_policy(name: str) -> Reference:
     if len(matches) != 1:
         raise ConfigurationError(
             f"--policy must be a folder with config.json and *.safetensors, or the digest of one policy in {kept} (or "
-            f"its beginning); {name!r} names {len(matches) or 'none'} of {len(digests)}"
+            f"its beginning); {name!r} names {len(matches) or 'none'} of {len(digests)}",
+            "TW-unknown-policy",
         )
     return Reference(kind="policy", digest=matches[0])
 
@@ -174,17 +175,21 @@ def _recorded_success(experiment: Experiment, runs: Sequence[RecordedRun]) -> tu
             if differing := [name for name in ALIKE if section[name] != own[name]]:
                 raise ConfigurationError(
                     f"--success must name runs of this experiment that differ in their credit rules alone; {run.name} "
-                    f"has another section {' and '.join(differing)}: give the files that it was run with"
+                    f"has another section {' and '.join(differing)}: give the files that it was run with",
+                    "TW-runs-not-comparable",
                 )
             titles[group.name] = title_of(run.artifacts.variant, Credit.model_validate(section["credit"]))
     if unknown := {name: title for name, title in titles.items() if title not in judged}:
         raise ConfigurationError(
             f"the study must judge the rule of every run; it does not judge that of {', '.join(unknown)}: give the "
-            "files that the runs were made with, whose variants it judges too"
+            "files that the runs were made with, whose variants it judges too",
+            "TW-unstudied-rule",
         )
     at_equal = [each for each in at_equal_cost(groups, spending()) if each.budget == AXIS]
     if not at_equal:
-        raise ConfigurationError("the runs must have recorded how many tokens they sampled; not all of them have")
+        raise ConfigurationError(
+            "the runs must have recorded how many tokens they sampled; not all of them have", "TW-uncounted-tokens"
+        )
     return titles, at_equal[0]
 
 
@@ -298,16 +303,19 @@ def _require_sense(experiment: Experiment, tasks: int, replay_count: int) -> Non
     if not 2 <= tasks <= experiment.data.validation_tasks:
         raise ConfigurationError(
             f"--tasks must be from 2 to data.validation_tasks, {experiment.data.validation_tasks}, of which the first "
-            f"are played; found {tasks}"
+            f"are played; found {tasks}",
+            "TW-option-range",
         )
     if replay_count < FEWEST_REPLAYS:
         raise ConfigurationError(
             f"--replays must be at least {FEWEST_REPLAYS}, or nobody could say how exact the truth is; found "
-            f"{replay_count}"
+            f"{replay_count}",
+            "TW-option-range",
         )
     if experiment.rollout.group_size < 2:
         raise ConfigurationError(
-            f"rollout.group_size must be at least 2, to form a group; found {experiment.rollout.group_size}"
+            f"rollout.group_size must be at least 2, to form a group; found {experiment.rollout.group_size}",
+            "TW-small-group",
         )
 
 
@@ -322,7 +330,8 @@ def _require_vocabulary(policy: Reference, materials: Materials) -> None:
     if known < needed:
         raise ConfigurationError(
             f"the policy must have been trained with the experiment's tokenizer, of {needed} tokens; {policy} knows "
-            f"{known}: name the overlay that it was trained with"
+            f"{known}: name the overlay that it was trained with",
+            "TW-foreign-tokenizer",
         )
 
 
@@ -330,7 +339,9 @@ def store_policy(folder: Path) -> Reference:
     """Copy a folder in Hugging Face's layout into the store as a policy artifact."""
     files = model_files(folder)
     if not {"config.json", "model.safetensors"} <= {path.name for path in files}:
-        raise ConfigurationError(f"--policy {folder}: a policy's folder must hold config.json and model.safetensors")
+        raise ConfigurationError(
+            f"--policy {folder}: a policy's folder must hold config.json and model.safetensors", "TW-incomplete-policy"
+        )
     with default_store().write("policy") as draft:
         for path in files:
             shutil.copyfile(path, draft.folder / path.name)

@@ -197,6 +197,7 @@ def _last(run: Run, world: World) -> dict[str, float]:
     if not means:
         raise ConfigurationError(
             f"a sweep's runs must have a value of {world.primary_column.heading!r} on the validation task set; "
-            f"{run.name} has none"
+            f"{run.name} has none",
+            "TW-missing-measure",
         )
     return means

@@ -104,7 +104,8 @@ def _state(run: RecordedRun, number: int, experiment: Experiment) -> tuple[Run, 
     names = Prepared.__dataclass_fields__
     if missing := sorted(names.keys() - artifacts.prepared.keys()):
         raise ConfigurationError(
-            f"{run.name} was recorded by an earlier version, which did not name its {', '.join(missing)}: run it again"
+            f"{run.name} was recorded by an earlier version, which did not name its {', '.join(missing)}: run it again",
+            "TW-other-version",
         )
     prepared = Prepared(**{name: artifacts.prepared[name] for name in names})
     before, made = _before(run, number), artifacts.iterations[number - 1]
@@ -215,5 +216,6 @@ def _require_kept(run: RecordedRun, number: int, needed: Mapping[str, tuple[Refe
         if default_store().pruned(reference, files):
             raise ConfigurationError(
                 f"iteration {number} of {run.name} is credited with these settings from {what}, {reference}, which was "
-                "pruned: give --remake, which makes it again from what it was made of"
+                "pruned: give --remake, which makes it again from what it was made of",
+                "TW-pruned",
             )

@@ -114,10 +114,12 @@ def _require_sense(experiment: Experiment) -> None:
             raise ConfigurationError(
                 "a calibration must see runs to their end; found in variant "
                 f"{variant!r} alarms.response: {own.alarms.response} and guards {', '.join(guards) or 'none'}: "
-                "set the response to log and every guard to null"
+                "set the response to log and every guard to null",
+                "TW-calibration-ends-early",
             )
     if len(experiment.ablation.all_seeds) < 2:
         raise ConfigurationError(
             "a calibration must have seeds to choose on and others to try on; "
-            f"found ablation.seeds: {experiment.ablation.seeds}: give at least 2"
+            f"found ablation.seeds: {experiment.ablation.seeds}: give at least 2",
+            "TW-too-few-seeds",
         )

@@ -68,7 +68,7 @@ def science(
     known_claims(page)
     if further and not run:
         raise ConfigurationError(
-            f"turnwise science takes one page; found {page} {' '.join(further)}: see --run in --help"
+            f"turnwise science takes one page; found {page} {' '.join(further)}: see --run in --help", "TW-command-line"
         )
     ablations = [*(run or []), *(further or [])]
     from lab.science.write_page import write_page

@@ -273,7 +273,8 @@ def recompute(record: Record) -> Reference:
         raise ArtifactError(
             f"to compute again what the stage {dependencies.name} has made, it must take the parameters and the inputs "
             f"of then; it does not any more ({error}): use the code that made it, of commit {record['commit']}, or "
-            "run the experiment again"
+            "run the experiment again",
+            "TW-stage-changed",
         ) from error
     return dependencies.function(*bound.args, **bound.kwargs)
 
@@ -300,7 +301,8 @@ def _dependencies_in(record: Record) -> Dependencies:
     if record["stage"] not in _declared:
         raise ArtifactError(
             f"what was pruned is made again by the stage that made it; there is no stage {record['stage']} any more: "
-            f"use the code that made it, of commit {record['commit']}, or run the experiment again"
+            f"use the code that made it, of commit {record['commit']}, or run the experiment again",
+            "TW-stage-gone",
         )
     return _declared[record["stage"]]
 
@@ -324,17 +326,20 @@ def _declare(dependencies: Dependencies) -> None:
         raise ConfigurationError(
             "a stage's name must be its own, since its results are recorded and found under it; "
             f"{_place_of(dependencies)} declares the stage {name!r}, which {_place_of(other)} declares too: give one "
-            "of them another name"
+            "of them another name",
+            "TW-taken-name",
         )
     if next(iter(dependencies.signature.parameters), None) != "parameters":
         raise ConfigurationError(
             f"a stage's first argument must be `parameters`, the model of what it reads; {name} has "
-            f"{dependencies.signature}"
+            f"{dependencies.signature}",
+            "TW-stage-signature",
         )
     if function.__module__ == "__main__":
         raise ConfigurationError(
             f"a stage must be defined in a module that others can import, to know its code; {name} is defined in "
-            "the script that was started: move it to a module of its own"
+            "the script that was started: move it to a module of its own",
+            "TW-stage-in-script",
         )
     _declared[name] = dependencies
     _unread.append(dependencies)

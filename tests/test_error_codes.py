@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError, field_validator
 
+from docs.error_codes import raised_codes
 from turnwise.config.messages import explain
 from turnwise.errors import ConfigurationError, DiskFull, TrainingEnded, TurnwiseError
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("turnwise/config", "turnwise/curriculum", "turnwise/world", "turnwise/experiment.py", "turnwise/plugins.py")
-FORM = r"TW(-[a-z]+)+"
+ROOMS = ("turnwise", "flows", "tasks", "envs", "lab")
+FORM = r"TW(?:-[a-z]+)+"
 
 
 def kinds(kind: type[TurnwiseError] = TurnwiseError) -> Iterator[type[TurnwiseError]]:
@@ -25,7 +26,7 @@ def kinds(kind: type[TurnwiseError] = TurnwiseError) -> Iterator[type[TurnwiseEr
         yield from kinds(each)
 
 
-KINDS = {kind.__name__ for kind in kinds()}
+KINDS = {kind.__name__ for kind in kinds()} | {"EarlierRecord", "WorkerFailed", "WorkerLost"}
 
 
 def name_of(expression: ast.AST) -> str:
@@ -51,6 +52,13 @@ def without_code(source: str) -> list[int]:
 
 def uses(call: ast.Call, name: str | None) -> bool:
     return any(name_of(each) == name for each in ast.walk(call) if name)
+
+
+def test_the_table_in_the_documentation_has_every_code_once_with_what_it_means() -> None:
+    written = {code for path in modules() for code in re.findall(rf'"({FORM})"', path.read_text())}
+    table = raised_codes()
+    assert set(table) == written
+    assert [code for code, messages in table.items() if not all(messages) or len(set(messages)) < len(messages)] == []
 
 
 def modules() -> list[Path]:

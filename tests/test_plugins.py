@@ -62,9 +62,7 @@ def test_what_is_no_plugin_is_refused_with_what_there_is(name: str, said: str, f
 def test_a_declared_package_that_is_missing_is_named() -> None:
     require_installed("the rule x", ["numpy"])
     assert versions(["no-such-package"]) == {"no-such-package": None}
-    with pytest.raises(
-        ConfigurationError, match="the rule x needs the package no-such-package, which is not installed"
-    ):
+    with pytest.raises(ConfigurationError, match=r"no-such-package.*TW-missing-package"):
         require_installed("the rule x", ["numpy", "no-such-package"])
 
 

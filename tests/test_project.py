@@ -16,7 +16,7 @@ def test_the_home_is_found_from_anywhere_in_the_project(tmp_path: Path, monkeypa
     inner = tmp_path / "project" / "notebooks"
     inner.mkdir(parents=True)
     monkeypatch.chdir(inner)
-    with pytest.raises(ConfigurationError, match=r"params\.yaml"):
+    with pytest.raises(ConfigurationError, match="TW-no-project"):
         project_root()
     (tmp_path / "project" / "params.yaml").touch()
     assert home() == tmp_path / "project" / ".turnwise"

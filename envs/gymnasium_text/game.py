@@ -62,11 +62,12 @@ class Game:
             try:
                 return self._template.fill(observation)
             except ValueError as error:
-                raise ContractError(str(error)) from error
+                raise ContractError(str(error), "TW-answer-type") from error
         shown = environment.render() if self._settings.view == "ansi" else observation
         if not isinstance(shown, str) or not shown.strip():
             raise ContractError(
-                f"view {self._settings.view!r} must give a text; {self._identifier!r} gave {quoted(shown)}"
+                f"view {self._settings.view!r} must give a text; {self._identifier!r} gave {quoted(shown)}",
+                "TW-answer-type",
             )
         return without_colours(shown)
 
@@ -116,7 +117,8 @@ def listed(key: str, named: str, information: Mapping[str, Any]) -> tuple[str, .
     found = information.get(named)
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
         raise ContractError(
-            f"{key} must be a key of the information with a list of texts; found {found!r} under {named}"
+            f"{key} must be a key of the information with a list of texts; found {found!r} under {named}",
+            "TW-answer-type",
         )
     return tuple(found)
 

@@ -232,7 +232,7 @@ def _refusals() -> Iterator[None]:
         yield
     except ServiceFault as fault:
         if fault.code == Reason.CONTRACT_BROKEN:
-            raise ContractError(str(fault)) from fault
+            raise ContractError(str(fault), "TW-contract-broken") from fault
         if fault.code == Reason.TASK_REFUSED:
             raise ValueError(str(fault)) from fault
         raise

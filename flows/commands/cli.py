@@ -98,7 +98,7 @@ def name_of(command: Callable[..., None]) -> str:
 def no_command(found: str) -> ConfigurationError:
     """The refusal of a command line without a command, or with one that does not exist."""
     names = (name_of(command) for commands in COMMANDS.values() for command in commands)
-    return ConfigurationError(f"COMMAND must be one of {', '.join(names)}; found {found}")
+    return ConfigurationError(f"COMMAND must be one of {', '.join(names)}; found {found}", "TW-unknown-command")
 
 
 def _show_version(wanted: bool) -> None:

@@ -143,4 +143,6 @@ def refusal(error: typer.TyperException) -> ConfigurationError:
         value = error.__cause__.errors()[0]["input"]
         choices = error.param.type_descriptor.choices
         said += meant(value, map(str, choices)) if choices else f"; found {value!r}"
-    return ConfigurationError(f"{said} (see {context.command_path if context else 'turnwise'} --help)")
+    return ConfigurationError(
+        f"{said} (see {context.command_path if context else 'turnwise'} --help)", "TW-command-line"
+    )

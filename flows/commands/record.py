@@ -50,7 +50,9 @@ def record(
     try:
         require_safe(host, token)
     except ValueError as error:
-        raise ConfigurationError(f"--{error}" if str(error).startswith("host") else str(error)) from error
+        raise ConfigurationError(
+            f"--{error}" if str(error).startswith("host") else str(error), "TW-service-address"
+        ) from error
     from flows.python.outside_agents import record
 
     console = Console(highlight=False, soft_wrap=True)

@@ -146,7 +146,9 @@ def _iteration_range(text: str | None) -> tuple[int, int] | None:
         return None
     first, dash, last = text.partition("-")
     if not (first.isdigit() and (last.isdigit() or not dash)):
-        raise ConfigurationError(f"--iteration must be a number or a range such as 10-20; found {text!r}")
+        raise ConfigurationError(
+            f"--iteration must be a number or a range such as 10-20; found {text!r}", "TW-option-format"
+        )
     return int(first), int(last or first)
 
 
@@ -160,7 +162,9 @@ def _advantage_range(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         dots = ""
     if not dots or math.isnan(bounds[0]) or math.isnan(bounds[1]):
-        raise ConfigurationError(f"--advantage must be a range such as 0.5.. or -1..0; found {text!r}")
+        raise ConfigurationError(
+            f"--advantage must be a range such as 0.5.. or -1..0; found {text!r}", "TW-option-format"
+        )
     return bounds
 
 
@@ -280,7 +284,9 @@ def judge(
 
     wanted = dict(each.split("=", 1) for each in only or [] if "=" in each)
     if len(wanted) < len(only or []):
-        raise ConfigurationError(f"--only must be COLUMN=VALUE, each column once; found {' '.join(only or [])}")
+        raise ConfigurationError(
+            f"--only must be COLUMN=VALUE, each column once; found {' '.join(only or [])}", "TW-option-format"
+        )
     judged = tw.judge(
         sources, method=method, seed=seed, task=task, score=score, step=step, only=wanted, anyway=anyway, to=to
     )
@@ -350,7 +356,8 @@ def what_if(
     if misplaced := [name for name, value in (of_run if files else of_files).items() if value]:
         raise ConfigurationError(
             f"{', '.join(misplaced)} must go with {'a recorded run' if files else 'files'}; found {runs[0]!r}, which "
-            f"{'is a file' if files else 'is none'}"
+            f"{'is a file' if files else 'is none'}",
+            "TW-unread-option",
         )
     if files:
         result = credit_rollouts(
@@ -379,7 +386,7 @@ def _weight(text: str) -> tuple[str, float]:
     except ValueError:
         equals = ""
     if not equals or not math.isfinite(weight):
-        raise ConfigurationError(f"--weight must be REWARD=NUMBER; found {text!r}")
+        raise ConfigurationError(f"--weight must be REWARD=NUMBER; found {text!r}", "TW-option-format")
     return name, weight
 
 
@@ -414,7 +421,8 @@ def lineage(
     if len(artifacts) > 1:
         raise ConfigurationError(
             f"a digest must be long enough to name one artifact; {what} is the beginning of "
-            f"{', '.join(map(str, artifacts))}: give more of it"
+            f"{', '.join(map(str, artifacts))}: give more of it",
+            "TW-ambiguous-digest",
         )
     if artifacts:
         print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
@@ -451,7 +459,9 @@ def export(
     require_one_choice(iteration, best)
     require_empty(to)
     if form != "policy" and (best or iteration is not None):
-        raise ConfigurationError(f"--iteration and --best choose a policy; --as {form} is of them all: leave one out")
+        raise ConfigurationError(
+            f"--iteration and --best choose a policy; --as {form} is of them all: leave one out", "TW-unread-option"
+        )
     console = Console(highlight=False, soft_wrap=True)
     if form in ("tensorboard", "wandb"):
         require_tracker(form)
@@ -530,7 +540,8 @@ def reproduce(
         console.print(answers[-1][1])
     if differing := [said for same_answer, said in answers if not same_answer]:
         raise TurnwiseError(
-            f"runs made again must give the same bits, or results within the margin; found {'; '.join(differing)}"
+            f"runs made again must give the same bits, or results within the margin; found {'; '.join(differing)}",
+            "TW-not-reproduced",
         )
 
 

@@ -221,7 +221,9 @@ def evaluate(
 def _steps(after: str) -> list[int]:
     found = [each.strip() for each in after.split(",")]
     if not all(each.isdecimal() for each in found):
-        raise tw.ConfigurationError(f"--after must be numbers of steps, such as 0,8,16; found {after!r}")
+        raise tw.ConfigurationError(
+            f"--after must be numbers of steps, such as 0,8,16; found {after!r}", "TW-option-format"
+        )
     return [int(each) for each in found]
 
 

@@ -118,12 +118,14 @@ def _require_module_name(name: str, folder: Path) -> None:
     """Raise ConfigurationError unless a module of this name can be imported from the folder, and hides no other."""
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower() or not name.strip("_"):
         raise ConfigurationError(
-            f"the name must be one of a Python module, in lower case, such as my_task; found {name!r}: choose another"
+            f"the name must be one of a Python module, in lower case, such as my_task; found {name!r}: choose another",
+            "TW-name-form",
         )
     if not (folder / f"{name}.py").exists() and find_spec(name) is not None:
         raise ConfigurationError(
             "the name must be that of no module that can be imported already, which it would hide; "
-            f"found {name!r}: choose another"
+            f"found {name!r}: choose another",
+            "TW-taken-name",
         )
 
 
@@ -133,7 +135,8 @@ def _write(files: Mapping[Path, str]) -> None:
 
     if present := [str(path) for path in files if path.exists()]:
         raise ConfigurationError(
-            f"nothing is overwritten; found {', '.join(present)}: choose another name or folder, or move them away"
+            f"nothing is overwritten; found {', '.join(present)}: choose another name or folder, or move them away",
+            "TW-would-overwrite",
         )
     for path, text in files.items():
         write_whole(path, text)

@@ -47,7 +47,8 @@ def verify() -> None:
     print_parts(parts, console)
     if number := sum(len(part.damaged) for part in parts):
         raise TurnwiseError(
-            f"everything in {home()} must be as it was written; {number} damaged, as listed above with what mends it"
+            f"everything in {home()} must be as it was written; {number} damaged, as listed above with what mends it",
+            "TW-damaged-artifact",
         )
 
 
@@ -205,7 +206,8 @@ def restore(
     if len(matches) != 1:
         raise ConfigurationError(
             f"a digest must name one artifact of {home()}; {artifact} names "
-            f"{', '.join(map(str, matches)) or 'none'}: say kind/digest, or more of the digest"
+            f"{', '.join(map(str, matches)) or 'none'}: say kind/digest, or more of the digest",
+            "TW-ambiguous-digest",
         )
     weights = matches[0].kind == "policy" and not everything
     folder = opened(matches[0], MODEL_FILES if weights else EVERYTHING)

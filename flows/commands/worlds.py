@@ -88,7 +88,7 @@ def installed(names: Sequence[str] = ()) -> list[Installed]:
         try:
             world_class(name)
         except (ImportError, ValueError) as error:
-            raise ConfigurationError(str(error)) from error
+            raise ConfigurationError(str(error), "TW-plugin-import") from error
     return [Installed(name, _make_or_explain(name)) for name in names or installed_worlds()]
 
 
@@ -175,7 +175,7 @@ def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World,
         world.require_programs()
         return world, parameters
     except (ImportError, TypeError, ValueError) as error:
-        raise ConfigurationError(str(error)) from error
+        raise ConfigurationError(str(error), "TW-plugin-import") from error
 
 
 def check(
@@ -206,21 +206,27 @@ def check(
 
     kind = kind or kind_of(name)
     if certificate is not None and kind != "world":
-        raise ConfigurationError(f"--certificate belongs to worlds; {name!r} is a {kind}: leave it out")
+        raise ConfigurationError(
+            f"--certificate belongs to worlds; {name!r} is a {kind}: leave it out", "TW-unread-option"
+        )
     if tokenizer is not None and certificate is None:
-        raise ConfigurationError("--tokenizer counts the lengths in a certificate: give --certificate FOLDER, too")
+        raise ConfigurationError(
+            "--tokenizer counts the lengths in a certificate: give --certificate FOLDER, too", "TW-missing-option"
+        )
     if kind == "world":
         world, parameters = named_world(name, preset, settings or [])
         report = check_world(world, parameters=parameters)
     else:
         if preset:
-            raise ConfigurationError(f"--preset belongs to worlds; {name!r} is a {kind}: leave it out")
+            raise ConfigurationError(
+                f"--preset belongs to worlds; {name!r} is a {kind}: leave it out", "TW-unread-option"
+            )
         report = check_named(kind, name, dict(map(parse_setting, settings or [])))
     sys.stdout.write("\n".join(report.lines()) + "\n")
     if certificate is not None:
         _certify(world, parameters, report, certificate, tokenizer)
     if not report.passed:
-        raise TurnwiseError(f"the {report.what} {name!r} does not keep its contract")
+        raise TurnwiseError(f"the {report.what} {name!r} does not keep its contract", "TW-contract-broken")
 
 
 def _certify(
@@ -258,7 +264,8 @@ def _token_counter(folder: Path) -> Callable[[str], int]:
     if not (folder / "tokenizer_config.json").is_file():
         raise ConfigurationError(
             f"--tokenizer must be a folder with a tokenizer in Hugging Face's layout; {folder} has no "
-            "tokenizer_config.json: give the folder of a model"
+            "tokenizer_config.json: give the folder of a model",
+            "TW-missing-tokenizer",
         )
     tokenizer = load_tokenizer(folder)
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
@@ -355,12 +362,14 @@ def serve(
             content_of=world_digest,
         )
     except ValueError as error:
-        raise ConfigurationError(str(error)) from error
+        raise ConfigurationError(str(error), "TW-plugin-import") from error
 
 
 def _workers(text: str) -> tuple[str, int]:
     """Parse `WORLD=N` of `--processes`."""
     world, _, number = text.partition("=")
     if not world or not number.isdecimal() or not 1 <= int(number) <= MOST_WORKERS:
-        raise ConfigurationError(f"--processes must be WORLD=N, with N from 1 to {MOST_WORKERS}; found {text!r}")
+        raise ConfigurationError(
+            f"--processes must be WORLD=N, with N from 1 to {MOST_WORKERS}; found {text!r}", "TW-option-format"
+        )
     return world, int(number)

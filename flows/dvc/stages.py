@@ -54,7 +54,9 @@ def materialise(stage: str, experiment: Experiment, variant: str | None = None, 
     Raises ConfigurationError where variant and seed are missing, superfluous, or not part of the ablation.
     """
     if (variant is not None, seed is not None) != (stage == "train", stage == "train"):
-        raise ConfigurationError(f"the stage train takes --variant and --seed, the others neither; this is {stage}")
+        raise ConfigurationError(
+            f"the stage train takes --variant and --seed, the others neither; this is {stage}", "TW-missing-option"
+        )
     if variant is not None and seed is not None:
         _require_part(experiment, variant, seed)
     run_flow(dvc_stage, stage, experiment, variant, seed)
@@ -159,12 +161,14 @@ def _require_part(experiment: Experiment, variant: str, seed: int) -> None:
     if ablation.until is not None:
         raise ConfigurationError(
             "ablation.seeds must be a list where DVC makes the runs, whose stages are known beforehand; found until: "
-            "decided: list them, or run turnwise ablation"
+            "decided: list them, or run turnwise ablation",
+            "TW-unlisted-seeds",
         )
     if variant not in ablation.variants or seed not in ablation.all_seeds:
         raise ConfigurationError(
             f"a run must be part of the ablation, whose variants are {ablation.variants} and whose seeds are "
-            f"{ablation.seeds}; found {variant!r} with seed {seed}"
+            f"{ablation.seeds}; found {variant!r} with seed {seed}",
+            "TW-unknown-run",
         )
 
 

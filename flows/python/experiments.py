@@ -56,7 +56,9 @@ def load(
     if experiment.compute.device != "cpu" or (written is not None and written.layer > 1):
         if to_plan:  # for another machine, as the papers' experiments are on a laptop
             return experiment
-        raise ConfigurationError("compute.engine: vllm needs vLLM, which is not installed: set it to embedded")
+        raise ConfigurationError(
+            "compute.engine: vllm needs vLLM, which is not installed: set it to embedded", "TW-missing-package"
+        )
     tell(WITHOUT_VLLM)
     instead: overlays.Overlay = {"compute": {"engine": "embedded"}}
     return read(path, [*laid, instead], chosen, to_plan=to_plan)

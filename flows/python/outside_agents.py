@@ -116,7 +116,8 @@ def learn(
         raise ConfigurationError(
             "credit of recorded episodes reads their rewards, groups, turns and lengths alone, and their update has no "
             f"reference policy; found credit.estimator {experiment.credit.estimator}: choose one that needs no critic, "
-            "no policy and no credit.thought, and set optimization.reference and optimization.distillation to null"
+            "no policy and no credit.thought, and set optimization.reference and optimization.distillation to null",
+            "TW-credit-needs-more",
         )
     ready_for_prefect(Console(quiet=quiet))
     from flows.learning import update_parameters
@@ -138,7 +139,9 @@ def _policy(policy: str | Path, iteration: int | None, best: bool, tracking: str
     folder = Path(policy)
     if folder.is_dir():
         if iteration is not None or best:
-            raise ConfigurationError(f"--iteration and --best choose a policy of a run; {folder} is a model folder")
+            raise ConfigurationError(
+                f"--iteration and --best choose a policy of a run; {folder} is a model folder", "TW-unread-option"
+            )
         return AnsweringPolicy(folder.name, store_policy(folder), folder)
     artifacts = runs(str(policy), tracking=tracking).one.artifacts
     reference = policy_of(artifacts, selected_iteration(artifacts, iteration, best))
@@ -150,7 +153,7 @@ def _reference(named: Reference | str) -> Reference:
         return named
     kind, slash, digest = named.partition("/")
     if not slash:
-        raise ConfigurationError(f"an artifact is named KIND/DIGEST; found {named!r}")
+        raise ConfigurationError(f"an artifact is named KIND/DIGEST; found {named!r}", "TW-ambiguous-digest")
     return Reference(kind=kind, digest=digest)
 
 
@@ -167,5 +170,7 @@ def _rewards(rollout: Reference, sections: Mapping[str, RewardSection] | None) -
     if sections is None:
         return levels
     if unposted := sorted(sections.keys() - levels.keys()):
-        raise ConfigurationError(f"rewards must be posted ones, {', '.join(levels)}; found {', '.join(unposted)}")
+        raise ConfigurationError(
+            f"rewards must be posted ones, {', '.join(levels)}; found {', '.join(unposted)}", "TW-unknown-reward"
+        )
     return dict(sections)

@@ -85,7 +85,8 @@ class RecordedRuns(Sequence[RecordedRun]):
         if not chosen:
             known = [run.name for run in self._found]
             raise ConfigurationError(
-                f"a run must be one of {', '.join(known)}, or a variant; found {which!r}{meant(which, known)}"
+                f"a run must be one of {', '.join(known)}, or a variant; found {which!r}{meant(which, known)}",
+                "TW-unknown-run",
             )
         return RecordedRuns(chosen, self.tracking)
 
@@ -97,7 +98,9 @@ class RecordedRuns(Sequence[RecordedRun]):
         """The only run. Raises ConfigurationError where there are several."""
         if len(self._found) > 1:
             named = " or ".join(repr(run.name) for run in self._found)
-            raise ConfigurationError(f"RUN must name one run; this names {len(self._found)}: say {named}")
+            raise ConfigurationError(
+                f"RUN must name one run; this names {len(self._found)}: say {named}", "TW-several-runs"
+            )
         return self._found[0]
 
     def results(self) -> pd.DataFrame:

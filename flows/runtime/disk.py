@@ -115,7 +115,8 @@ class DiskGuard(Observer):
             raise ConfigurationError(
                 f"the disk of {home()} must have room for what this ablation makes, {readable_bytes(lacking)} at most; "
                 f"{readable_bytes(free)} are free: make room (turnwise prune), keep less (the section storage), or set "
-                "TURNWISE_HOME to a folder on another disk"
+                "TURNWISE_HOME to a folder on another disk",
+                "TW-small-disk",
             )
 
 
@@ -196,7 +197,8 @@ def require_budget(experiment: Experiment, runs: Sequence[PlannedRun] | None = N
             raise ConfigurationError(
                 f"ablation.budget must be within what every run can spend; {run.variant} makes at most {most:,} "
                 f"{budget.axis.replace('_', ' ')} in {last} iterations; found {budget.heading}: lower it, or raise "
-                "optimization.iterations"
+                "optimization.iterations",
+                "TW-large-budget",
             )
 
 

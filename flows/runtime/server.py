@@ -266,7 +266,8 @@ def require_server(error: Exception) -> None:
         return
     raise TurnwiseError(
         f"Prefect's server at {url} must answer until the end; it does not any more ({error}): give the same command "
-        "again, which goes on where this one stopped"
+        "again, which goes on where this one stopped",
+        "TW-prefect-lost",
     ) from error
 
 
@@ -320,7 +321,8 @@ def _require_chosen(url: str) -> None:
 def _not_answering(url: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"PREFECT_API_URL must be the address of a Prefect server that answers; {url} does not ({reason}): start it "
-        "with `prefect server start`, or unset the variable, so that this project starts its own"
+        "with `prefect server start`, or unset the variable, so that this project starts its own",
+        "TW-prefect-unreachable",
     )
 
 
@@ -341,7 +343,8 @@ def _await_server(folder: Path) -> str:
     require_room(folder)
     raise TurnwiseError(
         f"Prefect's server must answer within {START_TIMEOUT_SECONDS:.0f} s; it did not, and what it said is in "
-        f"{folder / 'server.log'}: start one with `prefect server start` and set PREFECT_API_URL to its address"
+        f"{folder / 'server.log'}: start one with `prefect server start` and set PREFECT_API_URL to its address",
+        "TW-prefect-unreachable",
     )
 
 

@@ -85,7 +85,7 @@ def start_service(name: str, settings: Mapping[str, Any]) -> tuple[subprocess.Po
                 log.seek(0)
                 said = _end_of(log.read().decode(errors="replace"))
                 raise ConfigurationError(
-                    f"{name} must be an environment that verifiers loads; its service says\n{said}"
+                    f"{name} must be an environment that verifiers loads; its service says\n{said}", "TW-unknown-world"
                 )
             time.sleep(0.1)
     return server, {"url": url, "world": WORLD, "version": "1", "parameters": parameters, "seconds": 60.0}
@@ -106,7 +106,9 @@ def _set_up(name: str, settings: Mapping[str, Any]) -> tuple[Path, dict[str, Any
     package = name.removeprefix(PREFIX)
     distribution = re.match(r"[A-Za-z0-9][\w.-]*", package)
     if distribution is None:
-        raise ConfigurationError(f"after {PREFIX} must stand a package, such as verifiers:marble-v1; found {package!r}")
+        raise ConfigurationError(
+            f"after {PREFIX} must stand a package, such as verifiers:marble-v1; found {package!r}", "TW-plugin-name"
+        )
     parameters = {"environment": re.sub(r"[.-]", "_", distribution[0]).lower(), **settings}
     requirements = [package, *parameters.pop("requirements", []), *SERVICE]
     digest = hashlib.sha256(json.dumps([requirements, sys.version, str(ROOT)]).encode()).hexdigest()[:12]
@@ -129,7 +131,8 @@ def _install(folder: Path, requirements: list[str]) -> None:
     installed = subprocess.run([*installer, "--quiet", *requirements], capture_output=True, text=True)
     if installed.returncode:
         raise ConfigurationError(
-            f"the packages {', '.join(requirements)} must be installable together; found\n{_end_of(installed.stderr)}"
+            f"the packages {', '.join(requirements)} must be installable together; found\n{_end_of(installed.stderr)}",
+            "TW-missing-package",
         )
     packages = next(folder.glob("lib/python*/site-packages"))
     for name, target in {

@@ -111,7 +111,7 @@ def _failure(error: Exception, run: str) -> WorkerLost | WorkerFailed:
     lost = isinstance(error, ChildLost) and error.status < 0
     left = "given to another one" if lost else "computed here"
     said = f"a worker process {how}; what it left undone of {run} is {left}. It said:\n{words}"
-    return WorkerLost(said) if lost else WorkerFailed(said)
+    return WorkerLost(said, "TW-worker-lost") if lost else WorkerFailed(said, "TW-worker-lost")
 
 
 class RunCall:
@@ -186,7 +186,7 @@ class ProcessWorkers:
             place.make(followed)
         except (WorkerLost, WorkerFailed) as error:
             if self._ending:
-                raise WorkerFailed("the ablation ends") from error
+                raise WorkerFailed("the ablation ends", "TW-worker-lost") from error
             self._warn(str(error))
             raise  # what it has raised on purpose, this process meets and reports in its turn
         finally:

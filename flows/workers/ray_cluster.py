@@ -165,7 +165,8 @@ class RayWorkers:
     def _lost(self, followed: FollowedRun, how: str) -> TurnwiseError:
         return TurnwiseError(
             f"the Ray cluster at {self._runner.address} must make the run {followed.order.name}; {how}. What was "
-            "computed is kept: start the ablation again to go on from there, when the cluster answers"
+            "computed is kept: start the ablation again to go on from there, when the cluster answers",
+            "TW-worker-lost",
         )
 
     def finish(self) -> None:
@@ -186,7 +187,8 @@ class RayWorkers:
         except ImportError as error:
             raise ConfigurationError(
                 f"compute.runner.kind: ray needs Ray, which is not installed ({error}): pip install --no-deps -r "
-                "requirements/ray.lock"
+                "requirements/ray.lock",
+                "TW-missing-package",
             ) from error
         own = {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES} if address == "local" else {}
         environment = {name: os.environ[name] for name in SHARED_SETTINGS if name in os.environ}
@@ -202,7 +204,8 @@ class RayWorkers:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ConfigurationError(
                 f"compute.runner.address must name a Ray cluster that answers; {address}: {error}: start one with ray "
-                "start --head, or set it to local"
+                "start --head, or set it to local",
+                "TW-ray-unreachable",
             ) from error
         self._open.callback(ray.shutdown)
         if not address.startswith("ray://"):
@@ -259,7 +262,8 @@ def require_server_for(machines: Collection[str], server: str) -> None:
     if len(machines) > 1 and urlsplit(server).hostname in ("127.0.0.1", "localhost", "::1"):
         raise ConfigurationError(
             f"PREFECT_API_URL must be an address that all {len(machines)} machines of the Ray cluster reach; found "
-            f"{server}: start prefect server start --host ADDRESS, and set PREFECT_API_URL to it"
+            f"{server}: start prefect server start --host ADDRESS, and set PREFECT_API_URL to it",
+            "TW-prefect-address-local",
         )
 
 
@@ -272,7 +276,8 @@ def require_room(runner: Runner, offered: Mapping[str, float]) -> None:
             raise ConfigurationError(
                 f"compute.runner must ask for what the Ray cluster has; a run takes {amount:g} {name}{unit}, and the "
                 f"cluster has {offered.get(name, 0.0):g}: lower compute.runner.cores, cards or memory_gib, or add "
-                "machines"
+                "machines",
+                "TW-small-cluster",
             )
 
 

@@ -46,7 +46,8 @@ def readable_demonstrations(
     if not readable:
         raise ConfigurationError(
             f"a demonstration must mention no withheld name of the world {parameters.world.name!r}; all of "
-            f"{len(played)} do: play more"
+            f"{len(played)} do: play more",
+            "TW-no-demonstration",
         )
     with default_store().write("demonstrations") as draft:
         write_trajectories(draft.folder, readable)

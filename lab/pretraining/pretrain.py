@@ -91,11 +91,11 @@ def pretrain(configuration: Pretraining, names: Sequence[str], folder: Path | No
     """
     for name in names:
         if name not in configuration.policies:
-            raise ConfigurationError(f"a base policy: {unknown(name, configuration.policies)}")
+            raise ConfigurationError(f"a base policy: {unknown(name, configuration.policies)}", "TW-unknown-policy")
     for phase in configuration.training.phases:
         for source in phase.sources or ():
             if source not in (known := [*configuration.worlds, *COPYING]):
-                raise ConfigurationError(f"a source of a phase: {unknown(source, known)}")
+                raise ConfigurationError(f"a source of a phase: {unknown(source, known)}", "TW-unknown-source")
     experiments = experiments_of(configuration)
     ready_for_prefect(console)
     for name in names or configuration.policies:

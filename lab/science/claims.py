@@ -160,7 +160,8 @@ def known_claims(name: str) -> ClaimsPage:
     if not path.is_file():
         known = sorted(each.stem for each in path.parent.glob("*.yaml"))
         raise ConfigurationError(
-            f"a page must be one of {', '.join(known) or 'none'} (in {CLAIMS}); found {name!r}{meant(name, known)}"
+            f"a page must be one of {', '.join(known) or 'none'} (in {CLAIMS}); found {name!r}{meant(name, known)}",
+            "TW-unknown-page",
         )
     return read_claims(path)
 

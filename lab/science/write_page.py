@@ -94,14 +94,16 @@ def _selected(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
     for each in run:
         if each not in ("core", "all", *claims.ablations):
             raise ConfigurationError(
-                f"the page {name!r} has the ablations {', '.join(claims.ablations)}, or core, or all; found {each!r}"
+                f"the page {name!r} has the ablations {', '.join(claims.ablations)}, or core, or all; found {each!r}",
+                "TW-unknown-ablation",
             )
     for ablation in selected:
         own_name = experiment_of(claims.ablations[ablation]).ablation.name
         if own_name != ablation:
             raise ConfigurationError(
                 f"an ablation must have the name {ablation!r} that the page {name!r} gives it; its parameters "
-                f"say {own_name!r}"
+                f"say {own_name!r}",
+                "TW-ablation-name",
             )
     return selected
 

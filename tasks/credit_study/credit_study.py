@@ -102,7 +102,9 @@ def credit_study(
     }
     kept = [index for index in measured if group[index] not in dropped]
     if not kept:
-        raise WorldLost("the study must be able to replay at least one group's states; the world lost all of them")
+        raise WorldLost(
+            "the study must be able to replay at least one group's states; the world lost all of them", "TW-world-lost"
+        )
     chosen = trajectories.select(kept)
     scores = None if values is None else read_scores(values)
     baselines = {} if greedy is None else greedy_rewards(parameters.rewards, greedy)

@@ -44,7 +44,9 @@ def conversations(parameters: ConversationParameters, *, label: str = "preparati
     path = Path(parameters.file.place)
     read = read_conversations(path)
     if cached_sha256(path) != parameters.file.content:
-        raise ConfigurationError(f"data.conversations must not change while it is read; {path} has: run again")
+        raise ConfigurationError(
+            f"data.conversations must not change while it is read; {path} has: run again", "TW-changed-file"
+        )
     with default_store().write("conversations") as draft:
         write_conversations(draft.folder, read)
         draft.metrics["conversations"] = len(read)

@@ -94,7 +94,7 @@ def test_an_episode_whose_reward_is_missing_is_lost_and_not_paid_nothing() -> No
 
 
 def test_as_many_numbers_as_an_episode_has_turns_are_needed() -> None:
-    with pytest.raises(ContractError, match="of checked/0 must be a number, or one for each of 1 turns; found 2"):
+    with pytest.raises(ContractError, match=r"checked/0.*\b1\b.*\b2\b.*TW-answer-type"):
         given("wrong")
 
 
@@ -135,7 +135,7 @@ def test_anything_else_is_refused_with_what_to_raise_instead(
     with pytest.raises(ContractError) as refused:
         given("fixed")
     advice = "its function must return numbers, or raise tw.RewardMissing where the reward cannot be known"
-    assert str(refused.value) == f"{said}: {advice}"
+    assert refused.value.message == f"{said}: {advice}"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_reward_that_cannot_be_given_is_refused_before_compute(
 def test_files_that_options_name_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     added = AddedReward(function=f"{HERE}:reader", options={"prompt": "judge.txt"})
-    with pytest.raises(ConfigurationError, match=r"options\.prompt must name a file; found nothing at .*judge\.txt"):
+    with pytest.raises(ConfigurationError, match=r"options\.prompt.*judge\.txt.*TW-missing-file"):
         files_of(added)
     (tmp_path / "judge.txt").write_text("how good is it?")
     assert files_of(added) == {"prompt": tmp_path / "judge.txt"}

@@ -78,16 +78,14 @@ def test_estimators_that_compare_within_groups_go_with_branching(estimator: str)
         **dict.fromkeys(("tree-grpo", "at2po"), "its trees are those of"),
     }
     reason = reasons.get(estimator, "it compares nothing within a group")
-    with pytest.raises(
-        ConfigurationError, match=rf"rloo, reinforce\+\+-baseline, .*found credit.estimator: .*: {reason}"
-    ):
+    with pytest.raises(ConfigurationError, match=rf"rloo.*reinforce\+\+-baseline.*{reason}.*TW-branching-estimator"):
         require_branching(estimator, "all")
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_selection_that_counts_prompts_is_refused(rule: str) -> None:
     if rule == "mixed":
-        with pytest.raises(ConfigurationError, match=r"cannot go with selection\.rule mixed"):
+        with pytest.raises(ConfigurationError, match="TW-scheme-with-mixed"):
             require_branching("grpo", rule)
     else:
         require_branching("grpo", rule)

@@ -73,7 +73,7 @@ def test_a_call_that_always_raises_loses_the_world_and_names_task_and_error(meth
     world = failing(method, number, times=99)
     with pytest.raises(WorldLost) as lost:
         play(world)
-    assert str(lost.value) == (
+    assert lost.value.message == (
         "the world 'hill' lost task 'hill/train/0' after 3 attempts; the last error was "
         f"ConnectionError: {method} {number} of attempt 3"
     )
@@ -85,9 +85,9 @@ def test_retries_are_for_the_whole_episode_and_0_means_none() -> None:
         if (call.method, call.number) == ("step", call.attempt - 1):
             raise ConnectionError(f"attempt {call.attempt}")
 
-    with pytest.raises(WorldLost, match=r"after 3 attempts.*attempt 3"):
+    with pytest.raises(WorldLost, match=r"\b3\b.*attempt 3.*TW-world-lost"):
         play(Disturbed(Hill(), disturb))
-    with pytest.raises(WorldLost, match=r"after 1 attempts.*attempt 1"):
+    with pytest.raises(WorldLost, match=r"\b1\b.*attempt 1.*TW-world-lost"):
         play(Disturbed(Hill(), disturb), RetryPolicy(60, retries=0))
     assert play(Disturbed(Hill(top=100), disturb), RetryPolicy(60, retries=5)) == UNDISTURBED
 
@@ -115,7 +115,7 @@ def test_a_call_that_always_hangs_loses_the_world(method: str, never: threading.
         if call.method == method:
             never.wait()
 
-    with pytest.raises(WorldLost, match=r"after 2 attempts.*TimeoutError: no answer within 0.1 s"):
+    with pytest.raises(WorldLost, match=r"\b2\b.*TimeoutError.*no answer within 0\.1.*TW-world-lost"):
         play(Disturbed(Hill(), disturb), SHORT)
 
 
@@ -176,7 +176,7 @@ def test_a_world_that_leaves_the_interpreter_is_a_world_that_raised() -> None:
             raise SystemExit("goodbye")
 
     assert play(Disturbed(Hill(top=100), leave_once)) == UNDISTURBED
-    with pytest.raises(WorldLost, match=r"after 3 attempts.*the world raised SystemExit: goodbye"):
+    with pytest.raises(WorldLost, match=r"\b3\b.*raised SystemExit.*goodbye.*TW-world-lost"):
         play(Disturbed(Hill(), leave))
 
 
@@ -216,10 +216,10 @@ class Fickle(Hill):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("reset", "a fresh environment with the same task and seed gave another first observation"),
-        ("observation", "replaying 'up' on a fresh environment gave another result"),
-        ("rewards", "replaying 'up' on a fresh environment gave another result"),
-        ("effective", "replaying 'up' on a fresh environment gave another result"),
+        ("reset", "fresh environment.*same.*and seed gave another first observation.*TW-world-lost"),
+        ("observation", "replaying 'up' on.*fresh environment gave another result.*TW-world-lost"),
+        ("rewards", "replaying 'up' on.*fresh environment gave another result.*TW-world-lost"),
+        ("effective", "replaying 'up' on.*fresh environment gave another result.*TW-world-lost"),
     ],
 )
 def test_a_world_that_tells_the_past_otherwise_is_tried_again_and_then_lost(change: str, reason: str) -> None:

@@ -71,5 +71,5 @@ def test_an_unknown_preset_is_refused_with_the_nearest() -> None:
 
 
 def test_a_part_that_the_base_has_already_changes_nothing_and_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="must change something"):
+    with pytest.raises(ConfigurationError, match="TW-changes-nothing"):
         load(ROOT / "params.yaml", OVERLAYS, {"optimization.reference": None})

@@ -51,15 +51,15 @@ def test_what_a_constant_adds_to_a_reward_is_not_seen() -> None:
 
 
 def test_rewards_per_token_have_no_place() -> None:
-    with pytest.raises(CreditError, match="no place for token_rewards; put the KL penalty into the loss"):
+    with pytest.raises(CreditError, match="TW-no-token-rewards"):
         estimate("gdpo", replace(BATCH, reply_lengths=[[1, 1], [1], [1], [1]], token_rewards=[[0.0] * 2, *[[0.0]] * 3]))
     inputs = CreditInputs("corridor", True, 2, 2, False, token_rewards=True)
-    with pytest.raises(ConfigurationError, match=r"credit\.estimator gdpo has no place for rewards per token"):
+    with pytest.raises(ConfigurationError, match=r"credit\.estimator.*TW-no-token-rewards"):
         require_credit(Credit(estimator="gdpo", options={}), inputs)
 
 
 def test_a_batch_without_names_is_refused() -> None:
-    with pytest.raises(CreditError, match="'gdpo' needs named_rewards, each named reward of a trajectory"):
+    with pytest.raises(CreditError, match=r"'gdpo'.*named_rewards.*TW-rule-lacks-input"):
         estimate("gdpo", replace(BATCH, named_rewards=None, reward_weights=None))
 
 

@@ -67,10 +67,10 @@ def test_a_plain_function_is_a_rule_of_turns_that_compares_within_groups() -> No
 
 def test_a_declared_rule_is_held_to_what_it_declares_before_compute() -> None:
     assert needs_critic(f"{HERE}:with_critic")
-    with pytest.raises(ConfigurationError, match="needs the package no-such-package, which is not installed"):
+    with pytest.raises(ConfigurationError, match=r"no-such-package.*TW-missing-package"):
         require_credit(Credit(estimator=f"{HERE}:missing", options={}), INPUTS)
     alone = CreditInputs("search", True, 1, 4, False, False)
-    with pytest.raises(ConfigurationError, match="group size must be at least 2"):
+    with pytest.raises(ConfigurationError, match="TW-small-group"):
         require_credit(Credit(estimator=f"{HERE}:centred", options={}), alone)
 
 
@@ -90,18 +90,18 @@ def test_what_a_rule_does_not_take_is_refused(name: str, options: dict[str, Any]
 
 
 def test_advantages_of_another_shape_or_that_are_no_numbers_are_refused() -> None:
-    with pytest.raises(CreditError, match=r"one advantage per turn: \[2, 2, 2, 1\]; found \[1, 1, 1, 1\]"):
+    with pytest.raises(CreditError, match=r"\b2\b.*\b1\b.*TW-advantage-shape"):
         estimate(f"{HERE}:short", SEARCHES)
-    with pytest.raises(CreditError, match="must return finite numbers"):
+    with pytest.raises(CreditError, match="TW-not-finite"):
         estimate(f"{HERE}:not_a_number", SEARCHES)
 
 
 @pytest.mark.parametrize("answer", [None, b"raw", "text", [None] * 4, [["one"]] * 4, [0.5] * 4, 1j])
 def test_an_answer_of_another_kind_is_refused_with_what_it_is(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
     monkeypatch.setattr(sys.modules[HERE], "ANSWER", answer)
-    with pytest.raises(CreditError, match="must return one row"):
+    with pytest.raises(CreditError, match="TW-advantage-shape"):
         estimate(f"{HERE}:fixed", SEARCHES)
-    with pytest.raises(ContractError, match=r"must keep groups of the batch, each once; of \[4\] it keeps"):
+    with pytest.raises(ContractError, match=r"\b4\b.*TW-answer-type"):
         select(f"{HERE}:fixed", {4: 0.1}, seed=1)
 
 
@@ -109,7 +109,7 @@ def test_a_selection_of_ones_own_keeps_groups_in_the_order_of_the_batch() -> Non
     deviations = {4: 0.1, 9: 0.0, 7: 0.3}
     assert select(f"{HERE}:first_two", deviations, seed=1).kept == (9, 7)
     assert select(f"{HERE}:first_two", deviations, seed=1, count=1).dropped == (4, 7)
-    with pytest.raises(ValueError, match=r"must keep groups of the batch, each once; .* it keeps \[99\]"):
+    with pytest.raises(ValueError, match=r"\b99\b.*TW-answer-type"):
         select(f"{HERE}:unknown_group", deviations, seed=1)
-    with pytest.raises(ConfigurationError, match="the selection must be one of all, uncertainty"):
+    with pytest.raises(ConfigurationError, match="TW-unknown-name"):
         require_selection("unertainty", {})

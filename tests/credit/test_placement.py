@@ -50,7 +50,7 @@ def test_a_turns_reward_is_paid_at_the_last_token_of_its_reply() -> None:
 
 
 def test_tokens_cannot_be_paid_where_their_number_is_not_known() -> None:
-    with pytest.raises(CreditError, match="reply_lengths must be given"):
+    with pytest.raises(CreditError, match="TW-rule-lacks-input"):
         on_tokens(UNEQUAL, placed(UNEQUAL, "turn"))
 
 

@@ -33,7 +33,7 @@ def test_a_step_without_the_policys_own_is_refused() -> None:
     require_shares(4, 0.0)
     require_shares(4, 0.75)
     require_shares(4, 1.0)
-    with pytest.raises(ConfigurationError, match="which is 4 demonstrations"):
+    with pytest.raises(ConfigurationError, match=r"\b4\b.*TW-empty-share"):
         require_shares(4, 0.9)
-    with pytest.raises(ConfigurationError, match="which is 0 demonstrations"):
+    with pytest.raises(ConfigurationError, match=r"\b0\b.*TW-empty-share"):
         require_shares(4, 0.1)

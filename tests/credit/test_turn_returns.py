@@ -30,7 +30,7 @@ def test_turns_are_compared_with_those_of_their_group_or_of_the_batch() -> None:
 
 
 def test_a_deviation_belongs_to_what_is_compared() -> None:
-    with pytest.raises(CreditError, match="deviation belongs to turn-reinforce's over group and batch; found it with"):
+    with pytest.raises(CreditError, match=r"deviation.*TW-unread-option"):
         require_options("turn-reinforce", {"over": "none", "deviation": "none"})
 
 

@@ -43,7 +43,7 @@ def test_reliability_is_the_share_of_the_variance_that_is_no_noise() -> None:
 
 
 def test_a_state_with_one_continuation_is_refused() -> None:
-    with pytest.raises(CreditError, match="before turn 1 of trajectory 0 has 1"):
+    with pytest.raises(CreditError, match=r"\b1\b.*\b0\b.*TW-too-few-continuations"):
         replayed_truth([1.0], [[[0.0, 1.0], [0.5]]])
 
 

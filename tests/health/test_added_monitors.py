@@ -36,7 +36,7 @@ nonsense = 7
 def test_a_number_is_recorded_under_its_name_and_none_is_not() -> None:
     added = {"longest": f"{HERE}:most_turns", "absent": f"{HERE}:unmeasured"}
     assert measure_added(added, EPISODES, [0.5]) == {"longest": max(len(each.turns) for each in EPISODES) + 0.5}
-    with pytest.raises(ContractError, match="monitor longest must be a finite number; found inf: return None where"):
+    with pytest.raises(ContractError, match=r"None.*TW-not-finite"):
         measure_added({"longest": f"{HERE}:infinite"}, EPISODES, [0.5])
 
 
@@ -46,7 +46,7 @@ def test_an_alarm_may_watch_it() -> None:
         "alarms": {"rules": {"longest": {"above": 40.0}}},
     }
     assert load(PARAMETERS, [watched]).monitors.added == {"longest": f"{HERE}:most_turns"}
-    with pytest.raises(ConfigurationError, match=r"alarms\.rules: 'longst' is not a monitor"):
+    with pytest.raises(ConfigurationError, match=r"'longst'.*TW-unknown-monitor"):
         load(PARAMETERS, [watched, {"alarms": {"rules": {"longst": {"above": 1.0}}}}])
 
 

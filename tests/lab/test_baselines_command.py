@@ -51,5 +51,5 @@ def test_known_figures_are_compared_with(tmp_path: Path) -> None:
 
 
 def test_an_unknown_world_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="world must be one of"):
+    with pytest.raises(ConfigurationError, match="TW-unknown-world"):
         record_baselines(["bandits"], tmp_path, 10)

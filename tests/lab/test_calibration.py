@@ -151,10 +151,10 @@ def test_the_page_tells_what_was_found_and_what_the_default_rules_are_worth(cali
 
 def test_runs_that_would_not_be_seen_to_their_end_are_refused(tmp_path: Path) -> None:
     guarded = load(ROOT / "params.yaml")
-    with pytest.raises(ConfigurationError, match="set the response to log and every guard to null"):
+    with pytest.raises(ConfigurationError, match="TW-calibration-ends-early"):
         show_calibration([guarded], {}, tmp_path)
     alone = load(ROOT / "params.yaml", [ROOT / "experiments" / "echo-trap.yaml"], ["ablation.seeds=[1]"])
-    with pytest.raises(ConfigurationError, match="give at least 2"):
+    with pytest.raises(ConfigurationError, match="TW-too-few-seeds"):
         show_calibration([alone], {}, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

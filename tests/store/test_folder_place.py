@@ -36,6 +36,6 @@ def test_nothing_half_written_is_ever_seen(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_folder_that_is_not_mounted_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no such folder: make or mount it"):
+    with pytest.raises(ConfigurationError, match="TW-store-unusable"):
         FolderPlace(str(tmp_path / "mnt")).require_writable()
     assert not (tmp_path / "mnt").exists()

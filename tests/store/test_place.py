@@ -68,7 +68,7 @@ def test_a_place_that_stays_away_is_given_up_in_one_sentence(pauses: list[float]
     unsteady = Unsteady(*(OSError("slow down\nand more") for _ in range(99)))
     with pytest.raises(StoreUnreachable) as refused:
         unsteady.sizes("")
-    assert str(refused.value) == (
+    assert refused.value.message == (
         "the shared store memory must answer within 120 s; it does not (slow down): when it does, give the same "
         "command again, which goes on where this one stopped"
     )
@@ -85,7 +85,7 @@ def test_what_was_kept_by_half_is_sent_again(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_not_waited_for(pauses: list[float]) -> None:
-    with pytest.raises(ConfigurationError, match=r"storage\.url must name .* may be read and written; memory: denied"):
+    with pytest.raises(ConfigurationError, match="TW-store-unusable"):
         Unsteady(PermissionError("denied")).sizes("")
     assert pauses == []
 

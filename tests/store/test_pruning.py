@@ -46,7 +46,7 @@ def test_a_file_that_no_record_names_is_damage(tmp_path: Path) -> None:
     reference = write_sample(store)
     store.prune(reference, ["optimizer/*"])
     (store.folder(reference, []) / "model.bin").unlink()
-    with pytest.raises(ArtifactError, match=r"the file model\.bin is missing"):
+    with pytest.raises(ArtifactError, match=r"model\.bin.*TW-damaged-artifact"):
         store.verify(reference)
     assert not store.holds(reference)
 
@@ -56,7 +56,7 @@ def test_what_is_left_is_verified_and_damage_found(tmp_path: Path) -> None:
     reference = write_sample(store)
     store.prune(reference, ["optimizer/*"])
     (store.folder(reference, []) / "model.bin").write_text("x" * 900)
-    with pytest.raises(ArtifactError, match=r"the content of model\.bin is not what was written"):
+    with pytest.raises(ArtifactError, match=r"model\.bin.*TW-damaged-artifact"):
         store.verify(reference)
 
 
@@ -66,7 +66,7 @@ def test_without_its_record_a_pruned_artifact_is_damaged(tmp_path: Path) -> None
     store.prune(reference, ["optimizer/*"])
     record = tmp_path / "sample" / f"{reference.digest}.pruned.json"
     record.write_text(record.read_text()[:10])
-    with pytest.raises(ArtifactError, match=r"the file optimizer/moments\.bin is missing"):
+    with pytest.raises(ArtifactError, match=r"optimizer/moments\.bin.*TW-damaged-artifact"):
         Store(tmp_path).verify(reference)
     record.unlink()
     assert not Store(tmp_path).holds(reference)
@@ -96,7 +96,7 @@ def test_asking_for_what_was_pruned_says_how_it_is_made_again(tmp_path: Path) ->
     store = Store(tmp_path)
     reference = write_sample(store)
     store.prune(reference, ["model*"])
-    with pytest.raises(ArtifactError, match=r"model\.bin of .* were pruned: `turnwise restore sample/"):
+    with pytest.raises(ArtifactError, match=r"model\.bin.*sample/.*TW-pruned"):
         store.folder(reference)
 
 

@@ -102,7 +102,7 @@ ALTERED = {
 def test_a_record_that_no_stage_writes_is_neither_decoded_nor_used(how: str, caplog: pytest.LogCaptureFixture) -> None:
     expected = apples(Parameters())
     record_of(apples).write_bytes(ALTERED[how](json.loads(record_of(apples).read_bytes())))
-    with pytest.raises(ArtifactError, match="cannot be read"):
+    with pytest.raises(ArtifactError, match="TW-damaged-record"):
         recorded(cache_key(apples, Parameters()), default_store())
     computed.clear()
     with caplog.at_level(logging.WARNING):

@@ -93,7 +93,7 @@ def test_a_server_that_stays_away_stops_the_stage_and_a_restart_goes_on(
     first = quinces(Parameters(value=4.0))
     monkeypatch.setattr(place, "PATIENCE_SECONDS", 0.01)
     s3.trouble = failing(10**6)
-    with pytest.raises(StoreUnreachable, match="give the same command again"):
+    with pytest.raises(StoreUnreachable, match="TW-store-unreachable"):
         quinces(Parameters(value=5.0), before=first)
     s3.trouble = lambda request: None
     assert not (records_folder() / cache_key(quinces, Parameters(value=5.0), before=first)).exists()

@@ -57,9 +57,7 @@ def test_another_error_is_raised_at_once_and_a_database_that_stays_away_after_a_
     with pytest.raises(KeyError):
         PatientClient(lambda: Unsteady(KeyError()), URI).get(3)
     assert clock == []
-    with pytest.raises(
-        TrackingUnreachable, match=r"\(db\.lab:5432\) must answer within 120 s; .* the same command again"
-    ):
+    with pytest.raises(TrackingUnreachable, match=r"db\.lab:5432.*\b120\b.*TW-tracking-unreachable"):
         PatientClient(lambda: Unsteady(*[Unavailable() for _ in range(99)]), URI).get(3)
     assert sum(clock) <= client.SECONDS_FOR_A_RESTART
 

@@ -109,19 +109,19 @@ def test_an_ablation_stands_for_its_runs_by_name_and_by_the_beginning_of_its_id(
 
 def test_a_tag_finds_every_run_that_has_it(store: str) -> None:
     assert [run.ablation for run in find_runs(store, "commit=first")] == ["first", "first"]
-    with pytest.raises(ConfigurationError, match="none with the id, name or tag 'commit=none'"):
+    with pytest.raises(ConfigurationError, match=r"'commit=none'.*TW-unknown-run"):
         find_runs(store, "commit=none")
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_known(store: str) -> None:
-    with pytest.raises(ConfigurationError, match="'mt-grpo seed 2', 'mt-grpo seed 1', 'second', 'first'"):
+    with pytest.raises(ConfigurationError, match=r"'mt-grpo.*2'.*1'.*'second'.*TW-unknown-run"):
         find_runs(store, "mt-grpo seed 3")
 
 
 def test_a_run_that_has_made_nothing_is_refused_with_a_reason(store: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"has recorded no artifacts\.json: run it again"):
+    with pytest.raises(ConfigurationError, match=r"artifacts\.json.*TW-other-version"):
         find_runs(store, "nothing yet")
-    with pytest.raises(ConfigurationError, match="'the latest ablation' has recorded no"):
+    with pytest.raises(ConfigurationError, match=r"ablation'.*TW-other-version"):
         find_runs(store)
 
 

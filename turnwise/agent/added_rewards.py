@@ -72,7 +72,8 @@ def reward_function(name: str) -> RewardFunction:
         return RewardFunction(loaded)
     raise ConfigurationError(
         f"a reward's function {name!r} must name a function from a Trajectory to numbers, or a RewardFunction of "
-        f"turnwise.agent.added_rewards; found {loaded!r}"
+        f"turnwise.agent.added_rewards; found {loaded!r}",
+        "TW-plugin-kind",
     )
 
 
@@ -83,7 +84,8 @@ def require_added_rewards(rewards: Mapping[str, RewardSection], world: World) ->
             raise ConfigurationError(
                 f"rewards.{name} must have a name of its own, in letters, digits and _, since it has a function; "
                 f"{'the world or the agent gives a reward of that name' if name.isidentifier() else 'found others'}: "
-                "call it something else"
+                "call it something else",
+                "TW-taken-name",
             )
         try:
             require_reward(added)
@@ -108,7 +110,9 @@ def files_of(added: AddedReward) -> dict[str, Path]:
         if (path := added.options.get(option)) is not None:
             paths[option] = project_root() / str(path)
             if not paths[option].is_file():
-                raise ConfigurationError(f"options.{option} must name a file; found nothing at {paths[option]}")
+                raise ConfigurationError(
+                    f"options.{option} must name a file; found nothing at {paths[option]}", "TW-missing-file"
+                )
     return paths
 
 
@@ -129,7 +133,7 @@ def with_added_rewards(played: RolloutResult, added: Mapping[str, AddedReward]) 
                 return _with_reward(each, name, reward.function(each, **options))
             except RewardMissing as error:
                 return LostEpisode(
-                    each.task, each.group, each.replica, f"the reward {name} could not be determined: {error}"
+                    each.task, each.group, each.replica, f"the reward {name} could not be determined: {error.message}"
                 )
 
         with ThreadPoolExecutor(max(1, min(reward.at_once, MOST_AT_ONCE))) as threads:
@@ -151,7 +155,10 @@ def _with_reward(trajectory: Trajectory, name: str, value: Any) -> Trajectory:
     if _are_many(value):
         numbers = [finite_number(f"each {what}", each, MISSING) for each in value]
         if len(numbers) != len(turns):
-            raise ContractError(f"{what} must be a number, or one for each of {len(turns)} turns; found {len(numbers)}")
+            raise ContractError(
+                f"{what} must be a number, or one for each of {len(turns)} turns; found {len(numbers)}",
+                "TW-answer-type",
+            )
     else:
         numbers = [finite_number(what, value, MISSING)]
     for place, number in enumerate(numbers, start=len(turns) - len(numbers)):

@@ -312,7 +312,7 @@ class Episode:
 
     def lose(self, error: WorldLost) -> None:
         """End the episode as missing data (`LostEpisode`), without a trajectory."""
-        self._lost = LostEpisode(self.task, self.group, self.replica, _storable(str(error)))
+        self._lost = LostEpisode(self.task, self.group, self.replica, _storable(error.message))
         self._host.close()
 
 

@@ -231,7 +231,8 @@ class Host:
                 if self._attempts > self._patience.retries:
                     raise WorldLost(
                         f"the world {self._world.name!r} lost task {self._task.id!r} after {self._attempts} attempts; "
-                        f"the last error was {reason}"
+                        f"the last error was {reason}",
+                        "TW-world-lost",
                     ) from error
                 place = raised_at(error)
                 logger.warning(

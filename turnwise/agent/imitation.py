@@ -128,7 +128,8 @@ def demonstration_sequences(
     if not len(sequences):
         raise ConfigurationError(
             "a demonstration's first turn must fit into the context; found none that does: raise agent.context_tokens, "
-            f"which is {agent.context_tokens}, or lower agent.maximum_reply_tokens"
+            f"which is {agent.context_tokens}, or lower agent.maximum_reply_tokens",
+            "TW-short-context",
         )
     return sequences
 
@@ -176,7 +177,8 @@ def _fitting(sequences: Sequence[TokenSequence], context_tokens: int) -> list[To
         shortest = min(len(sequence.tokens) for sequence in sequences)
         raise ConfigurationError(
             f"agent.context_tokens must have room for a conversation; found {context_tokens}, and the shortest of "
-            f"{len(sequences)} has {shortest} tokens: raise it, or give shorter ones"
+            f"{len(sequences)} has {shortest} tokens: raise it, or give shorter ones",
+            "TW-short-context",
         )
     if len(fitting) < len(sequences):
         logger.warning(

@@ -125,11 +125,15 @@ def require_judge(*, address: str, prompt: str, lowest: float, highest: float, k
     try:
         http_address("options.address", address)
     except ValueError as error:
-        raise ConfigurationError(str(error)) from error
+        raise ConfigurationError(str(error), "TW-address-form") from error
     if not lowest < highest:
-        raise ConfigurationError(f"options.lowest must be below highest; found {lowest:g} and {highest:g}")
+        raise ConfigurationError(
+            f"options.lowest must be below highest; found {lowest:g} and {highest:g}", "TW-reversed-bounds"
+        )
     if PLACE not in _template(prompt):
-        raise ConfigurationError(f"options.prompt must say where the episode goes, with {PLACE}; {prompt} does not")
+        raise ConfigurationError(
+            f"options.prompt must say where the episode goes, with {PLACE}; {prompt} does not", "TW-judge-prompt"
+        )
     _key(key_variable)
 
 
@@ -150,7 +154,8 @@ def _require_budget(folder: Path, maximum_calls: int) -> None:
     if answered + _failed.get(folder, 0) >= maximum_calls:
         raise ConfigurationError(
             f"a judge may be asked maximum_calls times; {maximum_calls} are used up, and the answers are kept in "
-            f"{folder}: raise it and run again, which asks for nothing twice"
+            f"{folder}: raise it and run again, which asks for nothing twice",
+            "TW-judge-calls",
         )
 
 
@@ -162,7 +167,9 @@ def _key(variable: str) -> str:
     if not variable:
         return ""
     if variable not in os.environ:
-        raise ConfigurationError(f"options.key_variable must name an environment variable; {variable} is not set")
+        raise ConfigurationError(
+            f"options.key_variable must name an environment variable; {variable} is not set", "TW-unset-variable"
+        )
     return os.environ[variable]
 
 
@@ -183,16 +190,18 @@ def _answer(address: str, request: dict[str, Any], key: str, seconds: float, ret
         failure = f"status {response.status_code}: {response.text[:200]}"
         if response.status_code < 500 and response.status_code != BUSY:
             break  # what is refused once is refused again
-    raise RewardMissing(f"the judge at {address} must answer; found {failure}")
+    raise RewardMissing(f"the judge at {address} must answer; found {failure}", "TW-silent-judge")
 
 
 def _text(response: httpx.Response) -> str:
     try:
         text = response.json()["choices"][0]["message"]["content"]
     except (ValueError, LookupError, TypeError) as error:
-        raise RewardMissing(f"a judge must answer as OpenAI's endpoint does; found {response.text[:200]!r}") from error
+        raise RewardMissing(
+            f"a judge must answer as OpenAI's endpoint does; found {response.text[:200]!r}", "TW-judge-answer"
+        ) from error
     if not isinstance(text, str):
-        raise RewardMissing(f"a judge must answer with a text; found {text!r}")
+        raise RewardMissing(f"a judge must answer with a text; found {text!r}", "TW-judge-answer")
     return text
 
 
@@ -200,7 +209,8 @@ def _share(answer: str, lowest: float, highest: float) -> float:
     numbers = NUMBER.findall(answer)
     if not numbers or not lowest <= float(numbers[-1]) <= highest:
         raise RewardMissing(
-            f"a judge's answer must end with a number from {lowest:g} to {highest:g}; found {answer[-200:]!r}"
+            f"a judge's answer must end with a number from {lowest:g} to {highest:g}; found {answer[-200:]!r}",
+            "TW-judge-answer",
         )
     return (float(numbers[-1]) - lowest) / (highest - lowest)
 

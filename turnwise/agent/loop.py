@@ -204,5 +204,6 @@ def require_few_losses(played: RolloutResult, world: str, maximum_share: float) 
     if len(played.lost) > maximum_share * total:
         raise WorldLost(
             f"at most {maximum_share:.0%} of the episodes may be lost (rollout.maximum_lost_share); the world "
-            f"{world!r} lost {len(played.lost)} of {total}. The first: {played.lost[0].reason}"
+            f"{world!r} lost {len(played.lost)} of {total}. The first: {played.lost[0].reason}",
+            "TW-too-many-lost",
         )

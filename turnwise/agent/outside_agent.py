@@ -71,7 +71,9 @@ def text_of(message: Message) -> str:
     content = message.get("content") or ""
     if isinstance(content, list):
         if wrong := [part for part in content if part.get("type") != "text"]:
-            raise ConfigurationError(f"a message must be text; found a part of type {wrong[0].get('type')!r}")
+            raise ConfigurationError(
+                f"a message must be text; found a part of type {wrong[0].get('type')!r}", "TW-message-not-text"
+            )
         content = "".join(part["text"] for part in content)
     calls = [call["function"] for call in message.get("tool_calls") or ()]
     written = [

@@ -33,7 +33,8 @@ def _require_buffer(**options: Any) -> None:
     if options["buffer"] > options["longest"]:
         raise ConfigurationError(
             f"buffer must be at most longest, the most tokens of a reply; found {options['buffer']} and "
-            f"{options['longest']}"
+            f"{options['longest']}",
+            "TW-reversed-bounds",
         )
 
 

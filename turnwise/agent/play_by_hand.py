@@ -96,7 +96,9 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
     """
     task = _task(world, split, number)
     if form not in FORMS and not is_named(FORMAT, form):
-        raise ConfigurationError(f"--format must be one of {', '.join(FORMS)}; found {form!r}{meant(form, FORMS)}")
+        raise ConfigurationError(
+            f"--format must be one of {', '.join(FORMS)}; found {form!r}{meant(form, FORMS)}", "TW-unknown-format"
+        )
     screen, written = Screen(output), make_format(ThinkAnswerFormat.name if form == PLAIN else form, world)
     instruction = _instruction(world, written, form)
     rules = EpisodeConfig(world, written, world.limits_of(task), PATIENCE, screen, instruction)
@@ -117,12 +119,13 @@ def _task(world: World, split: str, number: int) -> Task:
     known = next((each for each in SPLITS if each == split), None)
     if known is None or number < 0:
         raise ConfigurationError(
-            f"--split must be one of {', '.join(SPLITS)} and --task a number from 0; found {split!r} and {number}"
+            f"--split must be one of {', '.join(SPLITS)} and --task a number from 0; found {split!r} and {number}",
+            "TW-unknown-task",
         )
     try:
         return world.tasks(known, number + 1)[number]
     except ValueError as error:
-        raise ConfigurationError(f"--task {number}: {error}") from error
+        raise ConfigurationError(f"--task {number}: {error}", "TW-too-few-tasks") from error
 
 
 def _instruction(world: World, written: Format, form: str) -> str:

@@ -120,7 +120,8 @@ def play_examples(parameters: PlayParameters, tasks: Sequence[Task]) -> tuple[Wo
     if len(solved) < wanted:
         raise ConfigurationError(
             f"agent.examples must be at most the training tasks that the world's oracle solves, {len(solved)} of the "
-            f"first {len(played.trajectories)}; found {wanted}: lower it, or raise data.train_tasks"
+            f"first {len(played.trajectories)}; found {wanted}: lower it, or raise data.train_tasks",
+            "TW-too-few-examples",
         )
     return tuple(map(WorkedExample.of, solved[:wanted]))
 

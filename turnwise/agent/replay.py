@@ -86,7 +86,8 @@ class Continuation(Episode):
                     "a world must do the same again with the same task, seed and actions; "
                     f"{self.rules.world.name!r} with task {self.task.id!r} did not: {difference}. Give the seed that "
                     "the trajectory was played with, or see `turnwise check`, which looks for worlds that forget "
-                    "their seed"
+                    "their seed",
+                    "TW-unrepeatable-world",
                 )
             )
         self._turns = [replace(turn, trained=False) for turn in self._point.before]

@@ -54,7 +54,8 @@ def _kind_of_word(name: str) -> CheckedKind:
         "what is checked must be 'module:object', "
         + ", ".join(f"a {kind} ({', '.join(names)})" for kind, names in words.items())
         + f"; found {name!r}"
-        + (f", {others[0]}" if others else meant(name, [word for names in words.values() for word in names]))
+        + (f", {others[0]}" if others else meant(name, [word for names in words.values() for word in names])),
+        "TW-unknown-subject",
     )
 
 
@@ -67,7 +68,8 @@ def _kind_of_function(name: str, function: Any) -> CheckedKind:
         return "reward"
     raise ConfigurationError(
         f"a function must tell what it is, by the annotation of its first parameter: CreditBatch for a credit rule, "
-        f"Trajectory for a reward; {name} has {annotation or 'none'}: annotate it, or give --as"
+        f"Trajectory for a reward; {name} has {annotation or 'none'}: annotate it, or give --as",
+        "TW-unannotated-function",
     )
 
 

@@ -160,6 +160,6 @@ class Agent(Section):
             raise ConfigurationError(
                 "must hold more than the longest reply and, where there is one, the longest summary; found "
                 f"{tokens} for {reply} and {summary} tokens: raise it, or lower agent.maximum_reply_tokens",
-                "TW-context-too-short",
+                "TW-short-context",
             )
         return tokens

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from turnwise.config.peer_names import peer_answer
-from turnwise.errors import TurnwiseError
+from turnwise.errors import ConfigurationError
 from turnwise.suggestions import meant, unknown
 
 if TYPE_CHECKING:
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
     from turnwise.config.overlays import Written
 
-CODES = {
-    "extra_forbidden": "TW-unknown-option",
-    "missing": "TW-missing-option",
-    "literal_error": "TW-unknown-choice",
-    "model_type": "TW-not-a-section",
-    "dict_type": "TW-not-a-section",
-}
-"""By the type that pydantic gives a mistake, its code; of the others those for a bound and for a type."""
 KINDS_OF_SEEDS = ("a list of seeds", "a rule for seeds")
 """What pydantic calls the two ways to give seeds where it names a mistake; no message repeats it."""
 MOST_MISTAKES = 8
@@ -46,78 +38,72 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """
     # Unknown keys first: a missing key is often one of them, misspelled.
     mistakes = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
-    lines = [f"{_line(mistake, model)} [{_code(mistake)}]" for mistake in mistakes[:MOST_MISTAKES]]
+    lines = [str(_refusal(mistake, model)) for mistake in mistakes[:MOST_MISTAKES]]
     if len(mistakes) > MOST_MISTAKES:
         lines.append(f"and {len(mistakes) - MOST_MISTAKES} more mistakes")
     return "\n".join(lines)
 
 
-def _line(mistake: Any, model: type[BaseModel]) -> str:
+def _refusal(mistake: Any, model: type[BaseModel]) -> ConfigurationError:
     """One mistake: key, requirement, what was found, suggestion."""
     path = tuple(part for part in mistake["loc"] if part not in KINDS_OF_SEEDS)
     key = ".".join(str(part) for part in path)
     if mistake["type"] == "extra_forbidden":
-        return f"{key}: {unknown(str(path[-1]), _fields_at(model, path[:-1]))}"
-    must, found = requirement(mistake), "nothing" if mistake["type"] == "missing" else reprlib.repr(mistake["input"])
+        return ConfigurationError(f"{key}: {unknown(str(path[-1]), _fields_at(model, path[:-1]))}", "TW-unknown-option")
+    required = requirement(mistake)
+    must, found = required.message, "nothing" if mistake["type"] == "missing" else reprlib.repr(mistake["input"])
     if mistake["type"] == "model_type":
         must = f"must be a section with {', '.join(_fields_at(model, path))}"
     if not key:
-        return must
+        return required
     suggestion = ""
     if mistake["type"] == "literal_error":
         suggestion = peer_answer(key, mistake["input"]) or meant(mistake["input"], _choices(mistake))
     line = f"{key}{' ' if must.startswith('must ') else ': '}{must}"
-    return line if "; found " in line else f"{line}; found {found}{suggestion}"
+    return ConfigurationError(line if "; found " in line else f"{line}; found {found}{suggestion}", required.code)
 
 
-def _code(mistake: Any) -> str:
-    """The code of one mistake: that of the validator which refused the value, else one for its type."""
-    refusal = mistake.get("ctx", {}).get("error")
-    if isinstance(refusal, TurnwiseError) and refusal.code:
-        return refusal.code
-    is_of_type = mistake["type"].endswith(("_type", "_parsing", "int_from_float"))
-    return CODES.get(mistake["type"], "TW-option-type" if is_of_type else "TW-option-range")
-
-
-def requirement(mistake: Any) -> str:
+def requirement(mistake: Any) -> ConfigurationError:
     """What must hold, by one of the mistakes that pydantic's `ValidationError.errors` lists: "must be above 0"."""
+    context = mistake.get("ctx", {})
     bounds = [
         f"{bound:g}" if isinstance(bound, float) else bound
-        for bound in mistake.get("ctx", {}).values()
+        for bound in context.values()
         if isinstance(bound, int | float)
     ]
     match mistake["type"]:
         case "missing":
-            return "must be set"
+            return ConfigurationError("must be set", "TW-missing-option")
         case "greater_than":
-            return f"must be above {bounds[0]}"
+            return ConfigurationError(f"must be above {bounds[0]}", "TW-option-range")
         case "greater_than_equal":
-            return f"must be at least {bounds[0]}"
+            return ConfigurationError(f"must be at least {bounds[0]}", "TW-option-range")
         case "less_than":
-            return f"must be below {bounds[0]}"
+            return ConfigurationError(f"must be below {bounds[0]}", "TW-option-range")
         case "less_than_equal":
-            return f"must be at most {bounds[0]}"
+            return ConfigurationError(f"must be at most {bounds[0]}", "TW-option-range")
         case "finite_number":
-            return "must be a finite number"
+            return ConfigurationError("must be a finite number", "TW-option-range")
         case "float_type":
-            return "must be a number"
+            return ConfigurationError("must be a number", "TW-option-type")
         case "int_type" | "int_from_float":
-            return "must be a whole number"
+            return ConfigurationError("must be a whole number", "TW-option-type")
         case "bool_type":
-            return "must be true or false"
+            return ConfigurationError("must be true or false", "TW-option-type")
         case "string_type":
-            return "must be a text"
+            return ConfigurationError("must be a text", "TW-option-type")
         case "list_type" | "tuple_type":
-            return "must be a list"
-        case "dict_type":
-            return "must be a section"
+            return ConfigurationError("must be a list", "TW-option-type")
+        case "dict_type" | "model_type":
+            return ConfigurationError("must be a section", "TW-not-a-section")
         case "literal_error":
-            return f"must be one of {', '.join(_choices(mistake))}"
+            return ConfigurationError(f"must be one of {', '.join(_choices(mistake))}", "TW-unknown-choice")
+        case "value_error" if isinstance(context["error"], ConfigurationError):
+            return context["error"]
+        case kind if kind.endswith(("_type", "_parsing")):
+            return ConfigurationError(mistake["msg"], "TW-option-type")
         case _:
-            refusal = mistake.get("ctx", {}).get("error")
-            return (
-                refusal.message if isinstance(refusal, TurnwiseError) else mistake["msg"].removeprefix("Value error, ")
-            )
+            return ConfigurationError(mistake["msg"].removeprefix("Value error, "), "TW-option-value")
 
 
 def _choices(mistake: Any) -> list[str]:

@@ -51,7 +51,7 @@ class AlarmRule(Section):
             raise ConfigurationError(
                 f"below must be at most above, or every value would be out of bounds; found {self.below} and "
                 f"{self.above}",
-                "TW-bounds-reversed",
+                "TW-reversed-bounds",
             )
         return self
 

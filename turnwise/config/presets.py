@@ -75,7 +75,7 @@ def _require_agreement(name: str, path: tuple[str, ...], value: Any, own: Mappin
     elif found != value:
         raise ConfigurationError(
             f"the preset {name!r} sets {key}: {value!r}; found {found!r}: leave one of the two out",
-            "TW-preset-contradicted",
+            "TW-contradicted-preset",
         )
 
 

@@ -68,7 +68,7 @@ def because(reason: str) -> WrapValidator:
         try:
             return bounds(value)
         except ValidationError as error:
-            raise ConfigurationError(f"{requirement(error.errors()[0])}: {reason}", "TW-option-range") from None
+            raise ConfigurationError(f"{requirement(error.errors()[0]).message}: {reason}", "TW-option-range") from None
 
     return WrapValidator(validate)
 

@@ -371,7 +371,7 @@ class SeedsUntil(Section):
     def _require_room(cls, first: int, read: ValidationInfo) -> int:
         if first > read.data.get("at_most", first):
             raise ConfigurationError(
-                f"must be at most ablation.seeds.at_most: {read.data['at_most']}; found {first}", "TW-bounds-reversed"
+                f"must be at most ablation.seeds.at_most: {read.data['at_most']}; found {first}", "TW-reversed-bounds"
             )
         return first
 
@@ -444,7 +444,7 @@ class Ablation(Section):
             raise ConfigurationError(
                 "must go with a list of seeds; found seeds that are added until the test task set decides, after which "
                 "a test at a budget errs more often than it says: list them in ablation.seeds",
-                "TW-seeds-not-listed",
+                "TW-unlisted-seeds",
             )
         return budget
 

@@ -44,7 +44,7 @@ class Range(Section):
         """Raise ConfigurationError for an empty range, and for a logarithm of what is not positive."""
         if not -math.inf < self.low < self.high < math.inf:
             raise ConfigurationError(
-                f"{key}: low must be below high, both finite; found {self.low} and {self.high}", "TW-bounds-reversed"
+                f"{key}: low must be below high, both finite; found {self.low} and {self.high}", "TW-reversed-bounds"
             )
         if self.scale == "log" and self.low <= 0:
             raise ConfigurationError(f"{key}: low must be above 0 for scale: log; found {self.low}", "TW-option-range")
@@ -122,7 +122,7 @@ def candidates(choices: Mapping[str, Choices], draws: int | None = None) -> list
     if not choices:
         raise ConfigurationError(
             "a sweep must have a key with several values, such as -s optimization.learning_rate=1e-4,3e-4; found none",
-            "TW-sweep-empty",
+            "TW-empty-sweep",
         )
     for key, found in choices.items():
         if isinstance(found, Range):
@@ -134,7 +134,7 @@ def candidates(choices: Mapping[str, Choices], draws: int | None = None) -> list
     number = draws if draws is not None else math.prod(len(each) for each in choices.values() if isinstance(each, list))
     if number > MOST_CANDIDATES:
         raise ConfigurationError(
-            f"a sweep must have at most {MOST_CANDIDATES} candidates; found {number}", "TW-sweep-too-large"
+            f"a sweep must have at most {MOST_CANDIDATES} candidates; found {number}", "TW-large-sweep"
         )
     if draws is None:
         combinations = [

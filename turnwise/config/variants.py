@@ -67,7 +67,7 @@ def require_distinct_variants(experiment: VariedExperiment) -> None:
     if len(ablation.variants) == 1 and ablation.until is not None and ablation.until.compare == "pairs":
         raise ConfigurationError(
             "ablation.seeds.compare must be warm-start where there is one variant, which has no pair; found pairs",
-            "TW-compare-without-pair",
+            "TW-missing-pair",
         )
     base = experiment.model_dump(mode="json")
     seen: dict[str, str] = {}
@@ -83,11 +83,13 @@ def require_distinct_variants(experiment: VariedExperiment) -> None:
         if experiment.variants[name] and values == base:
             raise ConfigurationError(
                 f"variant {name!r} must change something; variants.{name} repeats the base's values",
-                "TW-variant-changes-nothing",
+                "TW-changes-nothing",
             )
         key = repr(values)
         if key in seen:
-            raise ConfigurationError(f"variants must differ; {name!r} is the same as {seen[key]!r}", "TW-variants-same")
+            raise ConfigurationError(
+                f"variants must differ; {name!r} is the same as {seen[key]!r}", "TW-repeated-variants"
+            )
         seen[key] = name
 
 

@@ -43,7 +43,7 @@ def require_primary_column(world: World) -> None:
         raise ConfigurationError(
             f"a world's columns must show its primary metric, by which variants are compared; {world.name!r} has "
             f"{world.primary_metric!r} and shows {', '.join(column.value for column in world.columns)}",
-            "TW-primary-metric-hidden",
+            "TW-hidden-metric",
         )
 
 

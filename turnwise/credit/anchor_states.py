@@ -125,7 +125,10 @@ def _visits(batch: CreditBatch, length: int, similarity: float | None = None) ->
     that turn, all of which the world reports. Raises CreditError when it reports none of the batch.
     """
     if batch.anchors is None or (len(batch) and all(anchor is None for row in batch.anchors for anchor in row)):
-        raise CreditError("anchors must tell the state before each turn; found none: the world does not tell them")
+        raise CreditError(
+            "anchors must tell the state before each turn; found none: the world does not tell them",
+            "TW-rule-lacks-input",
+        )
     visits: dict[Hashable, list[int]] = {}
     for members in batch.members.values():
         alike = _alike(

@@ -110,9 +110,14 @@ class CreditBatch:
         present = [field.name for field in fields(self) if getattr(self, field.name) is not None]
         counts = {name: len(getattr(self, name)) for name in present}
         if len(set(counts.values())) != 1:
-            raise CreditError(f"a batch has one entry per trajectory in every field; found {counts}")
+            raise CreditError(
+                f"a batch has one entry per trajectory in every field; found {counts}", "TW-batch-misaligned"
+            )
         if self.reply_lengths is None and (per_token := [name for name in PER_TOKEN if name in present]):
-            raise CreditError(f"{' and '.join(per_token)} are per reply token; found them without reply_lengths")
+            raise CreditError(
+                f"{' and '.join(per_token)} are per reply token; found them without reply_lengths",
+                "TW-rule-lacks-input",
+            )
         self._require_entries()
         self._require_named()
         self._require_sense()
@@ -215,7 +220,10 @@ class CreditBatch:
         Raises CreditError without `reply_lengths`.
         """
         if self.reply_lengths is None:
-            raise CreditError("reply_lengths must be given to place anything on tokens; found none in the batch")
+            raise CreditError(
+                "reply_lengths must be given to place anything on tokens; found none in the batch",
+                "TW-rule-lacks-input",
+            )
         return offsets_of(self.reply_lengths.values)
 
     def spans(self, index: int) -> list[range]:
@@ -268,13 +276,16 @@ class CreditBatch:
         """Raise CreditError unless each field has one entry per turn, or per reply token, of each trajectory."""
         turns = _lengths(self.turn_rewards)
         for index in np.flatnonzero(turns == 0).tolist():
-            raise CreditError(f"a trajectory has at least one turn; trajectory {index} has none: leave it out")
+            raise CreditError(
+                f"a trajectory has at least one turn; trajectory {index} has none: leave it out", "TW-no-turns"
+            )
         for name in (name for name in PER_TURN if getattr(self, name) is not None):
             lengths = _lengths(getattr(self, name))
             for index in np.flatnonzero(lengths != turns).tolist():
                 raise CreditError(
                     f"{name} must have one entry per turn; trajectory {index} has {turns[index]} turns, found "
-                    f"{lengths[index]}"
+                    f"{lengths[index]}",
+                    "TW-batch-misaligned",
                 )
         if self.reply_lengths is None:
             return
@@ -289,7 +300,8 @@ class CreditBatch:
             for index in np.flatnonzero(lengths != tokens).tolist():
                 raise CreditError(
                     f"{name} must have one entry per reply token; trajectory {index} has {tokens[index]} reply tokens, "
-                    f"found {lengths[index]}"
+                    f"found {lengths[index]}",
+                    "TW-batch-misaligned",
                 )
 
     def _require_named(self) -> None:
@@ -297,7 +309,10 @@ class CreditBatch:
         named = {name: getattr(self, name) for name in NAMED if getattr(self, name) is not None}
         numbers = {name: sorted({len(row) for row in rows}) for name, rows in named.items()}
         if named and (len(named) < len(NAMED) or len({count for counts in numbers.values() for count in counts}) > 1):
-            raise CreditError(f"every trajectory must have the same {' and '.join(NAMED)}; found numbers of {numbers}")
+            raise CreditError(
+                f"every trajectory must have the same {' and '.join(NAMED)}; found numbers of {numbers}",
+                "TW-batch-names-differ",
+            )
 
     def _require_sense(self) -> None:
         """Raise CreditError unless numbers are finite, flags are true or false, and anchors are texts or None."""
@@ -315,7 +330,7 @@ class CreditBatch:
         for index, row in enumerate([[entry] for entry in field] if name in PER_TRAJECTORY else field):
             for entry in row:
                 if not accepted(entry):
-                    raise CreditError(f"{name} {must}; trajectory {index} has {entry!r}")
+                    raise CreditError(f"{name} {must}; trajectory {index} has {entry!r}", "TW-batch-value")
 
     def _make_arrays(self) -> None:
         """Replace rows of numbers by arrays, and numbers per trajectory by Python's."""

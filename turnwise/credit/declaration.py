@@ -21,11 +21,17 @@ TURNS = (1, 2, 2, 1)
 def require_declaration(title: str, estimator: Estimator) -> None:
     """Raise ConfigurationError for a rule that declares what cannot be. `title` names it in the message."""
     if unknown := [need for need in estimator.needs if need not in NEEDS]:
-        raise ConfigurationError(f"{title} may need {', '.join(NEEDS)}; it declares {', '.join(unknown)}")
+        raise ConfigurationError(
+            f"{title} may need {', '.join(NEEDS)}; it declares {', '.join(unknown)}", "TW-rule-declaration"
+        )
     if estimator.level not in ("turn", "token"):
-        raise ConfigurationError(f"{title} must have the level turn or token; it declares {estimator.level!r}")
+        raise ConfigurationError(
+            f"{title} must have the level turn or token; it declares {estimator.level!r}", "TW-rule-declaration"
+        )
     if estimator.level == "token" and "reply_lengths" not in estimator.needs:
-        raise ConfigurationError(f"{title} credits tokens, and must declare that it needs reply_lengths; it does not")
+        raise ConfigurationError(
+            f"{title} credits tokens, and must declare that it needs reply_lengths; it does not", "TW-rule-declaration"
+        )
     require_installed(title, estimator.distributions)
 
 
@@ -45,7 +51,8 @@ def require_answer(key: str, name: str, options: Mapping[str, Any]) -> None:
         place = raised_at(error)
         raise ConfigurationError(
             f"{key} {name} must give advantages for a small batch that has what it declares; it raised "
-            f"{type(error).__name__}: {error}{f' ({place})' if place else ''}. `turnwise check {name}` tells more"
+            f"{type(error).__name__}: {error}{f' ({place})' if place else ''}. `turnwise check {name}` tells more",
+            "TW-failing-rule",
         ) from error
 
 

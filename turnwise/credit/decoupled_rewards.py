@@ -36,7 +36,8 @@ def gdpo(batch: CreditBatch, *, deviation: Deviation = "unbiased", epsilon: NotN
     """
     if batch.token_rewards is not None:
         raise CreditError(
-            "gdpo normalises each named reward, and has no place for token_rewards; put the KL penalty into the loss"
+            "gdpo normalises each named reward, and has no place for token_rewards; put the KL penalty into the loss",
+            "TW-no-token-rewards",
         )
     if not len(batch):
         return batch.turn_rewards

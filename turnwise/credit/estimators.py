@@ -140,7 +140,9 @@ def estimator_of(name: str) -> Estimator:
         return ESTIMATORS[name]
     if not is_named(CREDIT_RULE, name) and (answer := peer_answer("credit.estimator", name)):
         known = ", ".join([*ESTIMATORS, *installed(CREDIT_RULE)])
-        raise CreditError(f"credit.estimator must be one of {known}, or 'module:name'; found {name!r}{answer}")
+        raise CreditError(
+            f"credit.estimator must be one of {known}, or 'module:name'; found {name!r}{answer}", "TW-unknown-estimator"
+        )
     try:
         loaded = plugin(CREDIT_RULE, "credit.estimator", name, sorted(ESTIMATORS))
     except ConfigurationError as error:
@@ -151,7 +153,8 @@ def estimator_of(name: str) -> Estimator:
         return Estimator(loaded, "turn", grouped=True)
     raise CreditError(
         f"credit.estimator {name!r} must name an Estimator of turnwise.credit, or a function from a CreditBatch to "
-        f"advantages; found {loaded!r}"
+        f"advantages; found {loaded!r}",
+        "TW-plugin-kind",
     )
 
 
@@ -179,7 +182,9 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     require_options(name, options)
     if "values" not in estimator_of(name).needs:
         with_critic = [known for known in ESTIMATORS if "values" in ESTIMATORS[known].needs]
-        raise CreditError(f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none")
+        raise CreditError(
+            f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none", "TW-no-critic"
+        )
     if (targets := estimator_of(name).targets) is not None:
         return targets(batch, **options)
     known = read_options(name, estimator_of(name).function, options)
@@ -198,7 +203,8 @@ def require_options(name: str, options: Mapping[str, Any]) -> None:
     for option, (other, values) in estimator.belongs_to.items():
         if read[option] is not None and read[other] not in values:
             raise CreditError(
-                f"{option} belongs to {name}'s {other} {' and '.join(values)}; found it with {other} {read[other]!r}"
+                f"{option} belongs to {name}'s {other} {' and '.join(values)}; found it with {other} {read[other]!r}",
+                "TW-unread-option",
             )
 
 
@@ -208,7 +214,7 @@ def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
     estimator = estimator_of(name)
     for needed in estimator.needs:
         if getattr(batch, needed) is None:
-            raise CreditError(f"{name!r} needs {needed}, {NEEDS[needed]}; the batch has none")
+            raise CreditError(f"{name!r} needs {needed}, {NEEDS[needed]}; the batch has none", "TW-rule-lacks-input")
     advantages = estimator.function(batch, **options)
     return advantages if name in ESTIMATORS else _required(name, estimator, batch, advantages)
 
@@ -220,16 +226,20 @@ def _required(name: str, estimator: Estimator, batch: CreditBatch, returned: Any
     except (TypeError, ValueError) as error:  # None, texts, complex numbers, rows that are single numbers
         raise CreditError(
             f"{name!r} must return one row of numbers per trajectory; found {quoted(returned)}, of which none can be "
-            "made"
+            "made",
+            "TW-advantage-shape",
         ) from error
     expected = batch.trained_turns if estimator.level == "turn" else batch.trained_tokens
     if not np.array_equal(advantages.offsets, expected.offsets):
         raise CreditError(
             f"{name!r} must return one row per trajectory, with one advantage per {estimator.level}: "
-            f"{expected.lengths.tolist()[:8]}; found {advantages.lengths.tolist()[:8]}"
+            f"{expected.lengths.tolist()[:8]}; found {advantages.lengths.tolist()[:8]}",
+            "TW-advantage-shape",
         )
     if not np.isfinite(advantages.values).all():
-        raise CreditError(f"{name!r} must return finite numbers; found {advantages.values.tolist()[:8]}")
+        raise CreditError(
+            f"{name!r} must return finite numbers; found {advantages.values.tolist()[:8]}", "TW-not-finite"
+        )
     return advantages
 
 

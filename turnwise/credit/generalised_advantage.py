@@ -179,7 +179,9 @@ def critic_targets(batch: CreditBatch, advantages: Ragged, *, of_turns: bool) ->
 def critic_values(batch: CreditBatch) -> Numbers:
     """The values of all reply tokens, [reply tokens]. Raises CreditError without a critic."""
     if batch.values is None:
-        raise CreditError("values must be given, one per reply token, by a critic; found none in the batch")
+        raise CreditError(
+            "values must be given, one per reply token, by a critic; found none in the batch", "TW-rule-lacks-input"
+        )
     values: Numbers = batch.values.values
     return values
 
@@ -218,7 +220,8 @@ def values_after(batch: CreditBatch, bootstrap: bool) -> Numbers:
         for index in np.flatnonzero(truncated).tolist():
             raise CreditError(
                 f"bootstrap must hold the critic's value where a limit cut a trajectory off; trajectory {index} is "
-                "truncated, and the batch has none"
+                "truncated, and the batch has none",
+                "TW-rule-lacks-input",
             )
         return np.zeros(len(batch))
     return np.where(truncated, batch.bootstrap, 0.0)

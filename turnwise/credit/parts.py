@@ -36,7 +36,8 @@ def divided(batch: CreditBatch, action: Ragged, thought: Ragged, thought_lengths
     begins, lengths = batch.turn_tokens[:-1], np.diff(batch.turn_tokens)
     for turn in np.flatnonzero((thought_lengths.values < 0) | (thought_lengths.values > lengths)).tolist():
         raise CreditError(
-            f"a thought must be a part of its reply of {lengths[turn]} tokens; found {thought_lengths.values[turn]}"
+            f"a thought must be a part of its reply of {lengths[turn]} tokens; found {thought_lengths.values[turn]}",
+            "TW-long-thought",
         )
     of_thought = np.arange(batch.turn_tokens[-1]) < np.repeat(begins + thought_lengths.values, lengths)
     return Ragged(np.where(of_thought, weight * thought.values, action.values), action.offsets)

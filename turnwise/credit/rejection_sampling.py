@@ -30,7 +30,8 @@ def require_shares(batch: int, demonstration_share: float) -> None:
         raise ConfigurationError(
             "a step of evolution must hold some of all that has a share in it, the policy's own successes and "
             f"demonstrations; found evolution.batch: {batch} and evolution.demonstration_share: "
-            f"{demonstration_share:g}, which is {demonstrations} demonstrations: change the share, or enlarge the batch"
+            f"{demonstration_share:g}, which is {demonstrations} demonstrations: change the share or enlarge the batch",
+            "TW-empty-share",
         )
 
 

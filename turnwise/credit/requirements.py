@@ -44,12 +44,14 @@ def require_credit(credit: Credit, inputs: CreditInputs) -> None:
     if (thought.estimator, thought.options, thought.weight) == (credit.estimator, credit.options, 1.0):
         raise ConfigurationError(
             "credit.thought must differ from the credit of the action in its estimator, options or weight; found "
-            "the same, which is the credit of the whole reply: set credit.thought to null"
+            "the same, which is the credit of the whole reply: set credit.thought to null",
+            "TW-changes-nothing",
         )
     if needs_critic(thought.estimator) and not needs_critic(credit.estimator):
         raise ConfigurationError(
             f"credit.thought.estimator {thought.estimator} needs a critic, which learns from credit.estimator; "
-            f"found {credit.estimator} there, which has none: set it to an estimator of the GAE family too"
+            f"found {credit.estimator} there, which has none: set it to an estimator of the GAE family too",
+            "TW-no-critic",
         )
 
 
@@ -73,7 +75,8 @@ def teacher_of(credit: Credit) -> str | None:
     if len(teachers) > 1:
         raise ConfigurationError(
             "credit.thought.options.teacher must be that of credit.options, since one teacher scores a rollout; found "
-            f"{' and '.join(sorted(str(each or 'none') for each in teachers))}"
+            f"{' and '.join(sorted(str(each or 'none') for each in teachers))}",
+            "TW-two-teachers",
         )
     return next(iter(teachers), None)
 
@@ -90,7 +93,8 @@ def require_greedy(credit: Credit, scheme: str, selection: str) -> None:
             raise ConfigurationError(
                 f"a rule that compares with the greedy episode of each task needs one group per task, sampled in one "
                 f"round; found {key}: {setting} with credit.estimator {credit.estimator}: set it to {suited}, or "
-                "choose another estimator"
+                "choose another estimator",
+                "TW-greedy-pairing",
             )
 
 
@@ -108,24 +112,28 @@ def require_trees(credit: Credit, scheme: str, trees: int | None, group_size: in
             )
             raise ConfigurationError(
                 f"{what} the branches of trees, which only rollout.scheme tree grows; found rollout.scheme: {scheme}: "
-                "set it to tree, with rollout.trees" + ("" if trees is None else ", or rollout.trees to null")
+                "set it to tree, with rollout.trees" + ("" if trees is None else ", or rollout.trees to null"),
+                "TW-scheme-not-tree",
             )
         return
     if trees is None or group_size % trees or group_size < 2 * trees:
         raise ConfigurationError(
             "rollout.scheme tree grows rollout.trees trees of at least two branches each, which together are the "
             f"group: rollout.group_size must be a multiple of it; found {group_size} and rollout.trees: "
-            f"{'null' if trees is None else trees}: set rollout.trees to 2 and rollout.group_size to 6, for instance"
+            f"{'null' if trees is None else trees}: set rollout.trees to 2 and rollout.group_size to 6, for instance",
+            "TW-tree-shape",
         )
     if _needs(credit, "anchors"):
         raise ConfigurationError(
             "rollout.scheme tree goes with rules that compare no visits to states, since replayed turns would count as "
-            f"visits; found credit.estimator: {credit.estimator}: choose another, or the scheme independent"
+            f"visits; found credit.estimator: {credit.estimator}: choose another, or the scheme independent",
+            "TW-tree-with-visits",
         )
     if selection == "mixed":
         raise ConfigurationError(
             "rollout.scheme tree cannot go with selection.rule mixed, whose further rounds would need trees of their "
-            "own: choose another rule, or the scheme independent"
+            "own: choose another rule, or the scheme independent",
+            "TW-scheme-with-mixed",
         )
 
 
@@ -144,13 +152,15 @@ def require_branching(estimator: str, selection: str) -> None:
         )
         raise ConfigurationError(
             f"rollout.scheme branching goes with the estimators {', '.join(suited)}; found credit.estimator: "
-            f"{estimator}: {reason}. Choose one of those, or the scheme independent"
+            f"{estimator}: {reason}. Choose one of those, or the scheme independent",
+            "TW-branching-estimator",
         )
     if selection == "mixed":
         raise ConfigurationError(
             "rollout.scheme branching cannot go with selection.rule mixed, which samples prompts again until there are "
             "rollout.prompts groups: a prompt has as many groups as its trunk has turns. Choose another rule, or the "
-            "scheme independent"
+            "scheme independent",
+            "TW-scheme-with-mixed",
         )
 
 
@@ -169,34 +179,40 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
     if estimator.grouped and inputs.group_size < 2:
         raise ConfigurationError(
             "group size must be at least 2 to form a baseline; "
-            f"found rollout.group_size: {inputs.group_size} with {key}.estimator: {name}"
+            f"found rollout.group_size: {inputs.group_size} with {key}.estimator: {name}",
+            "TW-small-group",
         )
     if "anchors" in estimator.needs and not inputs.names_states:
         raise ConfigurationError(
             f"{key}.estimator {name} compares visits to the same state, which the world must name; "
-            f"{inputs.world!r} names none: choose another estimator"
+            f"{inputs.world!r} names none: choose another estimator",
+            "TW-world-without-states",
         )
     if "answer_scores" in estimator.needs and not inputs.names_answers:
         raise ConfigurationError(
             f"{key}.estimator {name} asks the policy for the right answer of each task, which the world must name; "
-            f"{inputs.world!r} names none: choose another estimator, or a world such as 'search'"
+            f"{inputs.world!r} names none: choose another estimator, or a world such as 'search'",
+            "TW-world-without-answers",
         )
     if "hindsight" in estimator.needs and inputs.rewrites_context and section.options.get("teacher") is None:
         raise ConfigurationError(
             f"{key}.estimator {name} shows the policy its whole episode again, with what came of it in the first "
             "message, so that the context must only grow: set agent.context.policy to 'full', agent.thoughts to kept "
-            "and agent.mode to plain"
+            "and agent.mode to plain",
+            "TW-context-not-whole",
         )
     if "answer_scores" in estimator.needs and inputs.further_turns:
         raise ConfigurationError(
             f"{key}.estimator {name} asks before every turn how likely the right answer is, and in a turn that is a "
             "summary, a plan or a lesson none can be given: set agent.mode to plain and agent.context.policy to 'full' "
-            "or 'window'"
+            "or 'window'",
+            "TW-context-not-whole",
         )
     if not estimator.token_rewards and inputs.token_rewards:
         raise ConfigurationError(
             f"{key}.estimator {name} has no place for rewards per token, which optimization.reference with place: "
-            "reward is; set its place to loss"
+            "reward is; set its place to loss",
+            "TW-no-token-rewards",
         )
     if name not in ESTIMATORS:
         require_answer(f"{key}.estimator", name, section.options)
@@ -208,15 +224,18 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
     if most is not None and inputs.acting_turns > most:
         raise ConfigurationError(
             f"{key}.estimator {name} with {option} is defined on at most {most} turns; training allows "
-            f"{inputs.acting_turns}; set {instead}, or the curriculum's limit to {most}"
+            f"{inputs.acting_turns}; set {instead}, or the curriculum's limit to {most}",
+            "TW-too-many-turns",
         )
     if most is not None and inputs.further_turns:
         raise ConfigurationError(
             f"{key}.estimator {name} with {option} is defined on at most {most} turns, and a summary, a plan or a "
-            f"lesson is a turn; set {instead}, agent.mode to plain and agent.context.policy to 'full' or 'window'"
+            f"lesson is a turn; set {instead}, agent.mode to plain and agent.context.policy to 'full' or 'window'",
+            "TW-too-many-turns",
         )
     if not restricted.token_rewards and inputs.token_rewards:
         raise ConfigurationError(
             f"{key}.estimator {name} with {option} has no place for rewards per token, which optimization.reference "
-            f"with place: reward is; set its place to loss, or {instead}"
+            f"with place: reward is; set its place to loss, or {instead}",
+            "TW-no-token-rewards",
         )

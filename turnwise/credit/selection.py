@@ -171,7 +171,8 @@ def rule_of(name: str) -> Callable[..., Sequence[int]]:
     if not inspect.isfunction(loaded):
         raise ConfigurationError(
             f"the selection {name!r} must name a function from deviations and a seed to the groups to keep; "
-            f"found {loaded!r}"
+            f"found {loaded!r}",
+            "TW-plugin-kind",
         )
     rule: Callable[..., Sequence[int]] = loaded
     return rule
@@ -184,7 +185,8 @@ def _required(name: str, deviations: Deviations, selected: Any) -> tuple[int, ..
     if groups is None or any(group not in known or groups.count(group) > 1 for group in groups):
         raise ContractError(
             f"the selection {name!r} must keep groups of the batch, each once; of {known} it keeps "
-            f"{quoted(selected if groups is None else groups)}"
+            f"{quoted(selected if groups is None else groups)}",
+            "TW-answer-type",
         )
     return _in_order(deviations, groups)
 

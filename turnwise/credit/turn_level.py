@@ -105,12 +105,14 @@ def _paper(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms)
     if longest > 2:
         raise CreditError(
             f"mt-grpo with rule 'paper' is defined on at most two turns; found a trajectory of {longest}; "
-            "set credit.options.rule to 'return-to-go', or the world's turn limit to 2"
+            "set credit.options.rule to 'return-to-go', or the world's turn limit to 2",
+            "TW-too-many-turns",
         )
     if batch.token_rewards is not None:
         raise CreditError(
             "mt-grpo with rule 'paper' has no place for token_rewards, since its second turn has no turn reward; "
-            "put the KL penalty into the loss, or set credit.options.rule to 'return-to-go'"
+            "put the KL penalty into the loss, or set credit.options.rule to 'return-to-go'",
+            "TW-no-token-rewards",
         )
     turn = terms.normalised([math.fsum(of_turns) for of_turns in rewards])
     outcome = terms.normalised([batch.outcome[index] for index in members])

@@ -150,7 +150,8 @@ def examine(
     """
     if len(batch.members) < 2:
         raise CreditError(
-            f"credit is compared across tasks, of which there must be at least 2; found {len(batch.members)}"
+            f"credit is compared across tasks, of which there must be at least 2; found {len(batch.members)}",
+            "TW-too-few-tasks",
         )
     vectors = np.asarray(score_vectors, dtype=np.float64)
     true_gradients = group_gradients(truth.advantages, vectors, batch.group)

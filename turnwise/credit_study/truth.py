@@ -75,7 +75,8 @@ def replayed_truth(returns: Sequence[float], continued: Sequence[Sequence[Sequen
             if len(of_state) < 2:
                 raise CreditError(
                     f"a state must have at least 2 continuations; that before turn {turn} of trajectory {index} has "
-                    f"{len(of_state)}: leave its group out"
+                    f"{len(of_state)}: leave its group out",
+                    "TW-too-few-continuations",
                 )
         values = [*(math.fsum(of_state) / len(of_state) for of_state in of_turns), earned]
         errors = [*(statistics.variance(of_state) / len(of_state) for of_state in of_turns), 0.0]

@@ -247,7 +247,7 @@ def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curric
     if rule not in RULES:
         raise ConfigurationError(
             f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}{meant(rule, RULES)}",
-            "TW-unknown-curriculum",
+            "TW-unknown-rule",
         )
     try:
         arguments = read_options(rule, RULES[rule], options)
@@ -274,7 +274,7 @@ def require_playable(curriculum: Curriculum, iterations: int, section: WorldSect
         raise ConfigurationError(
             f"a curriculum's limits must be ones that the world {world.name!r} can be played under; found "
             f"{curriculum.shortest}, of which it says: {error}",
-            "TW-limit-of-world",
+            "TW-limit-above-world",
         ) from error
 
 

@@ -70,7 +70,8 @@ def require_conversations_file(path: Path) -> None:
     if path.suffix not in SUFFIXES or not os.path.isfile(path):  # a name that is too long is no file either
         raise ConfigurationError(
             f"data.conversations must be a file that ends in {' or '.join(SUFFIXES)}; found "
-            f"{'no file' if path.suffix in SUFFIXES else 'another ending'} at {path}"
+            f"{'no file' if path.suffix in SUFFIXES else 'another ending'} at {path}",
+            "TW-file-format",
         )
 
 
@@ -88,7 +89,8 @@ def require_demonstrations(data: Data, warm_start: WarmStart, policy: Policy, wo
         f"a warm start, and a policy from scratch, learn from demonstrations by the world's oracle; the world "
         f"{world.name!r} has none, its baselines are {', '.join(world.baselines) or 'none'}; found warm_start.enabled: "
         f"{str(warm_start.enabled).lower()} and policy.model: {policy.model}: set warm_start.enabled to "
-        "false and policy.model to a directory or a hub id, or data.conversations to a file to learn from"
+        "false and policy.model to a directory or a hub id, or data.conversations to a file to learn from",
+        "TW-no-oracle",
     )
 
 
@@ -103,7 +105,7 @@ def read_conversations(path: Path) -> list[Conversation]:
         _conversation(row, where) for row, where in (_parquet_rows if path.suffix == ".parquet" else _lines)(path)
     ]
     if not conversations:
-        raise ConfigurationError(f"{path} must hold at least one conversation; found none")
+        raise ConfigurationError(f"{path} must hold at least one conversation; found none", "TW-empty-file")
     return conversations
 
 
@@ -116,7 +118,9 @@ def _lines(path: Path) -> Iterator[tuple[Any, str]]:
         try:
             yield json.loads(line), where
         except ValueError as error:
-            raise ConfigurationError(f"{where} must be a JSON object in UTF-8; found {error}") from error
+            raise ConfigurationError(
+                f"{where} must be a JSON object in UTF-8; found {error}", "TW-file-format"
+            ) from error
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
@@ -124,9 +128,11 @@ def _parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
     try:
         table = parquet.ParquetFile(path).read()
     except pa.ArrowException as error:
-        raise ConfigurationError(f"{path} must be a Parquet file; found {error}") from error
+        raise ConfigurationError(f"{path} must be a Parquet file; found {error}", "TW-file-format") from error
     if "messages" not in table.column_names:
-        raise ConfigurationError(f"{path} must have a column `messages`; found {', '.join(table.column_names)}")
+        raise ConfigurationError(
+            f"{path} must have a column `messages`; found {', '.join(table.column_names)}", "TW-conversation-form"
+        )
     for number, row in enumerate(table.select(["messages"]).to_pylist(), start=1):
         yield row, f"{path}, row {number}"
 
@@ -134,11 +140,13 @@ def _parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
 def _conversation(row: Any, where: str) -> Conversation:
     if not isinstance(row, dict) or "messages" not in row:
         found = f"the keys {', '.join(row)}" if isinstance(row, dict) else type(row).__name__
-        raise ConfigurationError(f"{where} must be an object with the key `messages`; found {found}")
+        raise ConfigurationError(
+            f"{where} must be an object with the key `messages`; found {found}", "TW-conversation-form"
+        )
     try:
         messages = _MESSAGES.validate_python(row["messages"])
     except ValidationError as error:
-        raise ConfigurationError(f"{where}: {_explained(error)}") from None
+        raise ConfigurationError(f"{where}: {_explained(error)}", "TW-conversation-form") from None
     return _joined(messages, where)
 
 
@@ -161,7 +169,9 @@ def _joined(messages: Sequence[Message], where: str) -> Conversation:
         place = f"{where}: messages[{number}]"
         if message.role == "system":
             if number > 0:
-                raise ConfigurationError(f"{place}.role: a system message must be the first; found one after others")
+                raise ConfigurationError(
+                    f"{place}.role: a system message must be the first; found one after others", "TW-conversation-order"
+                )
             instruction = message.content
         elif message.role != "assistant":
             unanswered.append(message)
@@ -172,17 +182,22 @@ def _joined(messages: Sequence[Message], where: str) -> Conversation:
             exchanges.append(ConversationExchange(observation, message.content, answers_call))
             unanswered = []
     if not exchanges:
-        raise ConfigurationError(f"{where}: messages must hold a reply of the assistant to learn from; found none")
+        raise ConfigurationError(
+            f"{where}: messages must hold a reply of the assistant to learn from; found none", "TW-conversation-reply"
+        )
     return Conversation(instruction, tuple(exchanges))
 
 
 def _require_reply(message: Message, unanswered: Sequence[Message], place: str) -> None:
     if not unanswered:
         raise ConfigurationError(
-            f"{place}.role: a reply of the assistant must follow a message of user or tool; found none before it"
+            f"{place}.role: a reply of the assistant must follow a message of user or tool; found none before it",
+            "TW-conversation-order",
         )
     if not message.content:
-        raise ConfigurationError(f"{place}.content: a reply of the assistant must not be empty; found nothing")
+        raise ConfigurationError(
+            f"{place}.content: a reply of the assistant must not be empty; found nothing", "TW-conversation-reply"
+        )
 
 
 def write_conversations(folder: Path, conversations: Sequence[Conversation]) -> None:

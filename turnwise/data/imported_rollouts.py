@@ -100,7 +100,7 @@ class _Row:
         """The refusal of a field."""
         text = json.dumps(value, default=str) if not isinstance(value, str) else repr(value)
         which, text = f" {self._within}{name}".rstrip(". "), text if len(text) <= 80 else f"{text[:80]}..."
-        return ConfigurationError(f"{self.file}, row {self.number}:{which} {must}; found {text}")
+        return ConfigurationError(f"{self.file}, row {self.number}:{which} {must}; found {text}", "TW-rollout-field")
 
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
@@ -158,7 +158,9 @@ def read_rollouts(
     """
     rows = [row for file in _listed(files) for row in _rows(file)]
     if not rows:
-        raise ConfigurationError(f"a file of rollouts must have rows; found none in {', '.join(map(str, files))}")
+        raise ConfigurationError(
+            f"a file of rollouts must have rows; found none in {', '.join(map(str, files))}", "TW-empty-file"
+        )
     known = format or _format_of(rows[0])
     episodes, notes = _READERS[known](rows)
     return _imported(episodes, known, tokenizer, notes)
@@ -172,12 +174,14 @@ def _listed(files: Sequence[Path]) -> Iterator[Path]:
             # Where all are pickles, the first is refused as one.
             rollouts = rollouts or [each for each in files_of_folder if each.suffix in PICKLES]
             if not rollouts:
-                raise ConfigurationError(f"a folder of rollouts must have .jsonl or .parquet files; {file} has none")
+                raise ConfigurationError(
+                    f"a folder of rollouts must have .jsonl or .parquet files; {file} has none", "TW-missing-file"
+                )
             yield from rollouts
         elif file.is_file():
             yield file
         else:
-            raise ConfigurationError(f"a file of rollouts must exist; found none at {file}")
+            raise ConfigurationError(f"a file of rollouts must exist; found none at {file}", "TW-missing-file")
 
 
 def _rows(file: Path) -> Iterator[_Row]:
@@ -189,13 +193,14 @@ def _rows(file: Path) -> Iterator[_Row]:
         try:
             table = parquet.ParquetFile(file).read().to_pylist()
         except (pa.ArrowInvalid, OSError) as error:
-            raise ConfigurationError(f"{file}: must be a Parquet file; {error}") from error
+            raise ConfigurationError(f"{file}: must be a Parquet file; {error}", "TW-file-format") from error
         yield from (_Row(values, file, number) for number, values in enumerate(table, start=1))
     elif file.suffix in PICKLES:
         command = CONVERT_SAMPLES.format(*(shlex.quote(str(each)) for each in (file, file.with_suffix(".jsonl"))))
         raise ConfigurationError(
             f"a file of rollouts must be JSON lines or Parquet; {file} is a pickle, which could run code: where you "
-            f"trust it, write slime's as JSON lines: {command}"
+            f"trust it, write slime's as JSON lines: {command}",
+            "TW-pickled-file",
         )
     else:
         for number, line in enumerate(file.read_bytes().splitlines(), start=1):
@@ -204,7 +209,9 @@ def _rows(file: Path) -> Iterator[_Row]:
             try:
                 values = json.loads(line)
             except ValueError as error:
-                raise ConfigurationError(f"{file}, row {number}: must be a line of JSON; {error}") from error
+                raise ConfigurationError(
+                    f"{file}, row {number}: must be a line of JSON; {error}", "TW-file-format"
+                ) from error
             yield _Row(values, file, number)
 
 
@@ -222,7 +229,8 @@ def _format_of(row: _Row) -> RolloutFormat:
     raise ConfigurationError(
         f"{row.file}, row {row.number}: must have the fields of a known format "
         f"({'; '.join(' or '.join(', '.join(sorted(each)) for each in choices) for choices in known.values())}); found "
-        f"{', '.join(map(str, row.values)) or 'none'}: name it with --format {'|'.join(FORMATS)}"
+        f"{', '.join(map(str, row.values)) or 'none'}: name it with --format {'|'.join(FORMATS)}",
+        "TW-rollout-format",
     )
 
 

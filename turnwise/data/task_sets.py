@@ -21,7 +21,7 @@ def draw_task_set(world: World, split: Split, count: int) -> list[Task]:
     try:
         return world.tasks(split, count)
     except ValueError as error:
-        raise ConfigurationError(f"data.{split}_tasks: {error}") from error
+        raise ConfigurationError(f"data.{split}_tasks: {error}", "TW-too-few-tasks") from error
 
 
 def write_task_set(folder: Path, split: Split, tasks: Sequence[Task]) -> None:
@@ -58,7 +58,10 @@ def require_disjoint(task_sets: Mapping[Split, Sequence[Task]]) -> None:
     for split, tasks in task_sets.items():
         for task in tasks:
             if seen.setdefault(task.id, split) != split:
-                raise ConfigurationError(f"splits must be disjoint; task {task.id!r} is in {seen[task.id]} and {split}")
+                raise ConfigurationError(
+                    f"splits must be disjoint; task {task.id!r} is in {seen[task.id]} and {split}",
+                    "TW-task-sets-overlap",
+                )
 
 
 def task_set_digest(tasks: Sequence[Task]) -> str:

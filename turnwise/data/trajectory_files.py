@@ -291,7 +291,8 @@ def _read(path: Path, columns: Sequence[str]) -> pa.Table:
     if missing := [name for name in columns if name not in present]:
         raise ArtifactError(
             f"{path} must have the columns {', '.join(missing)} and has not: another version of Turnwise wrote it. Run "
-            "the experiment again with this one, or check out the commit that its run names"
+            "the experiment again with this one, or check out the commit that its run names",
+            "TW-other-version",
         )
     return file.read(list(columns))
 

@@ -48,7 +48,9 @@ def write_conversations(run: RecordedRun, folder: Path) -> dict[Occasion, int]:
                 (partial / "data" / f"{SPLITS[occasion]}.jsonl").write_text(lines, encoding="utf-8")
                 counts[occasion] = len(rows)
         if not counts:
-            raise ConfigurationError(f"a run must have solved an episode to have conversations; {run.name} solved none")
+            raise ConfigurationError(
+                f"a run must have solved an episode to have conversations; {run.name} solved none", "TW-nothing-solved"
+            )
         card = render(
             "turnwise.reporting",
             "dataset-card.md.jinja",

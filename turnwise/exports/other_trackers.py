@@ -31,7 +31,8 @@ def require_tracker(tracker: str) -> None:
     if find_spec(PACKAGES[tracker]) is None:
         raise ConfigurationError(
             f"--as {tracker} needs the package {PACKAGES[tracker]}, which is not installed: pip install "
-            "'turnwise[trackers]'"
+            "'turnwise[trackers]'",
+            "TW-missing-package",
         )
 
 

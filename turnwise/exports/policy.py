@@ -41,7 +41,9 @@ FIGURES = ("greedy/success", "sampled/success", "sampled/turns")
 def require_one_choice(iteration: int | None, best: bool) -> None:
     """Raise ConfigurationError where both an iteration and the best one are asked for."""
     if best and iteration is not None:
-        raise ConfigurationError("--best and --iteration each choose a policy; found both: leave one out")
+        raise ConfigurationError(
+            "--best and --iteration each choose a policy; found both: leave one out", "TW-unread-option"
+        )
 
 
 def selected_iteration(artifacts: RunArtifacts, iteration: int | None, best: bool) -> int | None:
@@ -54,7 +56,8 @@ def require_empty(folder: Path) -> None:
     """Raise ConfigurationError unless the folder is empty, or is still to be made."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(
-            f"--to must be an empty folder or one to make; found something at {folder}: name another"
+            f"--to must be an empty folder or one to make; found something at {folder}: name another",
+            "TW-would-overwrite",
         )
 
 
@@ -71,7 +74,8 @@ def policy_of(artifacts: RunArtifacts, iteration: int | None) -> Reference:
         return artifacts.final_policy
     if iteration > len(artifacts.iterations):
         raise ConfigurationError(
-            f"--iteration must be one that the run has made, 0 to {len(artifacts.iterations)}; found {iteration}"
+            f"--iteration must be one that the run has made, 0 to {len(artifacts.iterations)}; found {iteration}",
+            "TW-unknown-iteration",
         )
     return artifacts.iterations[iteration - 1]["policy"] if iteration else artifacts.prepared["warm_start"]
 

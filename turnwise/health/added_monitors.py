@@ -28,7 +28,8 @@ def monitor_of(name: str) -> Monitor:
     loaded = plugin(MONITOR, "a monitor", name)
     if not inspect.isfunction(loaded):
         raise ConfigurationError(
-            f"a monitor {name!r} must name a function from trajectories and their rewards to a number; found {loaded!r}"
+            f"a monitor {name!r} must be a function from trajectories and their rewards to a number; found {loaded!r}",
+            "TW-plugin-kind",
         )
     monitor: Monitor = loaded
     return monitor
@@ -39,7 +40,8 @@ def require_added_monitors(added: Mapping[str, str], known: Sequence[str]) -> No
     for name, function in added.items():
         if name in known or not name.isidentifier():
             raise ConfigurationError(
-                f"monitors.added.{name} must have a name of its own, in letters, digits and _: call it something else"
+                f"monitors.added.{name} must have a name of its own, in letters, digits and _: call it something else",
+                "TW-taken-name",
             )
         try:
             monitor_of(function)

@@ -184,11 +184,14 @@ def require_alarms(alarms: Alarms, monitors: Monitors, selection: SelectionSecti
     for name in alarms.rules:
         if name not in (*MONITORS, *monitors.added):
             known = (*MONITORS, *monitors.added)
-            raise ConfigurationError(f"alarms.rules: {name!r} is not a monitor; {nearest(name, known)}")
+            raise ConfigurationError(
+                f"alarms.rules: {name!r} is not a monitor; {nearest(name, known)}", "TW-unknown-monitor"
+            )
     for name in rules:
         if name in OF_PROBE and monitors.probe_every is None:
             raise ConfigurationError(
-                f"alarms.rules.{name} must be measured; found monitors.probe_every: null: set it, or the rule to null"
+                f"alarms.rules.{name} must be measured; found monitors.probe_every: null: set it, or the rule to null",
+                "TW-unmeasured-monitor",
             )
     if alarms.selection is not None:
         require_selection(alarms.selection.rule, alarms.selection.options)
@@ -198,7 +201,8 @@ def require_alarms(alarms: Alarms, monitors: Monitors, selection: SelectionSecti
     if alarms.response == "return" and alarms.learning_rate_factor == 1.0 and alarms.selection in (None, selection):
         raise ConfigurationError(
             "a return must change something, or the same would happen again; found alarms.learning_rate_factor: 1 and "
-            "alarms.selection as it is: lower the factor, or name a tighter selection"
+            "alarms.selection as it is: lower the factor, or name a tighter selection",
+            "TW-changes-nothing",
         )
 
 
@@ -216,5 +220,6 @@ def _require_effect(alarms: Alarms, monitors: Monitors, iterations: int) -> None
         when = f"could raise one in iteration {min(earliest)} at the earliest" if earliest else "are none"
         raise ConfigurationError(
             f"alarms.response: {alarms.response} must be able to happen; the rules {when}, and there are {iterations} "
-            "iterations: shorten monitors.start or the rules' patience, or set the response to log"
+            "iterations: shorten monitors.start or the rules' patience, or set the response to log",
+            "TW-late-alarm",
         )

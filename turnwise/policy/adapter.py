@@ -46,7 +46,8 @@ def add_adapter(model: PreTrainedModel, settings: Adapter) -> None:
         if target not in linear:
             raise ConfigurationError(
                 f"an adapter's target_modules must be linear layers of {type(model).__name__}, which are "
-                f"{', '.join(linear)}; found {target!r}"
+                f"{', '.join(linear)}; found {target!r}",
+                "TW-adapter-modules",
             )
     configuration = LoraConfig(
         r=settings.rank,
@@ -124,13 +125,15 @@ def restore_adapter(model: PreTrainedModel, folder: Path, settings: Adapter) -> 
         if not (folder / file).is_file():
             raise ArtifactError(
                 f"to go on training an adapter its folder must hold {file}; {folder} does not: begin a new adapter "
-                "with load_policy, or compute the policy again"
+                "with load_policy, or compute the policy again",
+                "TW-incomplete-policy",
             )
     alpha = saved_adapter(folder).alpha
     if alpha != settings.alpha:
         raise ConfigurationError(
             f"an adapter goes on with the alpha that it began with, {alpha}; found {settings.alpha}: set it as it was, "
-            "or begin a new adapter with load_policy"
+            "or begin a new adapter with load_policy",
+            "TW-adapter-changed",
         )
     _take(_adapter_tensors(model), load_file(folder / ADAPTER_FILE), folder / ADAPTER_FILE)
 
@@ -159,7 +162,8 @@ def _take(tensors: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], pat
         raise ConfigurationError(
             f"an adapter goes on with the rank and target_modules that it began with; {path} holds "
             f"{saved_shapes.get(differing, 'nothing')} for {differing}, the settings ask for "
-            f"{expected.get(differing, 'nothing')}: set them as they were, or begin a new adapter with load_policy"
+            f"{expected.get(differing, 'nothing')}: set them as they were, or begin a new adapter with load_policy",
+            "TW-adapter-changed",
         )
     with torch.no_grad():
         for name, tensor in tensors.items():

@@ -38,18 +38,21 @@ def set_switches(tokenizer: PreTrainedTokenizerBase, switches: Mapping[str, Any]
     if not isinstance(template, str):
         raise ConfigurationError(
             "policy.chat_template_kwargs needs a policy with one chat template; found "
-            f"{'several' if template else 'none'}: leave it out, or keep one template in the policy's folder"
+            f"{'several' if template else 'none'}: leave it out, or keep one template in the policy's folder",
+            "TW-template-switch",
         )
     known = switches_of(template)
     for name, value in switches.items():
         if name not in known:
             raise ConfigurationError(
                 f"policy.chat_template_kwargs must be switches that the policy's chat template reads; "
-                f"{unknown(name, sorted(known))}"
+                f"{unknown(name, sorted(known))}",
+                "TW-template-switch",
             )
         if type(value) not in (bool, int, float, str):
             raise ConfigurationError(
-                f"policy.chat_template_kwargs.{name} must be true, false, a number or a text; found {value!r}"
+                f"policy.chat_template_kwargs.{name} must be true, false, a number or a text; found {value!r}",
+                "TW-template-switch",
             )
     # Jinja reads the values as JSON writes them.
     lines = [f"{{% set {name} = {json.dumps(value, ensure_ascii=False)} %}}\n" for name, value in switches.items()]
@@ -66,7 +69,9 @@ def switches_of(template: str) -> frozenset[str]:
     try:
         tree = environment.parse(without_generation_tags(template))
     except TemplateError as error:
-        raise ConfigurationError(f"the chat template must be one that Jinja reads; it says: {error}") from error
+        raise ConfigurationError(
+            f"the chat template must be one that Jinja reads; it says: {error}", "TW-template-syntax"
+        ) from error
     read = meta.find_undeclared_variables(tree) - NOT_SWITCHES
     assigned = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
     asked = (*tree.find_all(nodes.Test), *tree.find_all(nodes.Filter))

@@ -42,17 +42,20 @@ def require_policy(
         if policy.revision is not None:
             raise ConfigurationError(
                 "policy.revision is one of a hub repository, and policy.model is scratch; found "
-                f"{policy.revision!r}: leave it out, or name the repository in policy.model"
+                f"{policy.revision!r}: leave it out, or name the repository in policy.model",
+                "TW-revision-without-hub",
             )
         if policy.chat_template_kwargs:
             raise ConfigurationError(
                 "policy.chat_template_kwargs are switches of a published model's chat template, and policy.model is "
-                f"scratch, whose template has none; found {', '.join(policy.chat_template_kwargs)}: leave it out"
+                f"scratch, whose template has none; found {', '.join(policy.chat_template_kwargs)}: leave it out",
+                "TW-template-switch",
             )
         if needs_functions:
             raise ConfigurationError(
                 "agent.format native-tools needs a published model, whose chat template shows functions; found "
-                "policy.model: scratch: set agent.format to tool-json"
+                "policy.model: scratch: set agent.format to tool-json",
+                "TW-functions-not-shown",
             )
     elif is_gguf(policy.model):
         require_named_gguf(policy.model)
@@ -64,7 +67,8 @@ def require_policy(
         for name in adapter.target_modules:
             if name not in LINEAR_LAYERS:
                 raise ConfigurationError(
-                    f"optimization.adapter.target_modules of a policy from scratch: {unknown(name, LINEAR_LAYERS)}"
+                    f"optimization.adapter.target_modules of a policy from scratch: {unknown(name, LINEAR_LAYERS)}",
+                    "TW-adapter-modules",
                 )
 
 
@@ -79,7 +83,8 @@ def _require_size(policy: Policy, engine: str, tags: Sequence[str]) -> None:
     if policy.vocabulary < smallest:
         raise ConfigurationError(
             f"policy.vocabulary must be at least {smallest}: 256 bytes, 3 control tokens and the {len(tags)} tags of "
-            f"agent.format; found {policy.vocabulary}"
+            f"agent.format; found {policy.vocabulary}",
+            "TW-small-vocabulary",
         )
 
 
@@ -89,8 +94,9 @@ def _require_hub_id(model: str) -> None:
         found = "a file" if os.path.exists(model) else "no such folder"
         raise ConfigurationError(
             "policy.model must be 'scratch', a folder that is there, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct; "
-            f"found {found} at {model!r}"
+            f"found {found} at {model!r}",
+            "TW-unknown-model",
         )
     words = [SCRATCH, *wheel_models()]
     if any(difflib.SequenceMatcher(None, model, word).ratio() > 0.8 for word in words):
-        raise ConfigurationError(f"policy.model: {unknown(model, words)}")
+        raise ConfigurationError(f"policy.model: {unknown(model, words)}", "TW-unknown-model")

@@ -63,7 +63,9 @@ def dimensions_in(folder: Path) -> Dimensions:
         return _configured_dimensions(configuration.get_text_config(), configuration)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ConfigurationError(f"policy.model: {folder / 'config.json'} must describe a decoder; {said}") from error
+        raise ConfigurationError(
+            f"policy.model: {folder / 'config.json'} must describe a decoder; {said}", "TW-not-a-decoder"
+        ) from error
 
 
 def _cached_folder(policy: Policy) -> Path | None:

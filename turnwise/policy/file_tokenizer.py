@@ -33,7 +33,8 @@ def require_vocabulary_file(folder: Path) -> None:
     if not any(path.is_file() for pattern in VOCABULARY_FILES for path in folder.glob(pattern)):
         raise ConfigurationError(
             f"policy.model {folder} must hold its tokenizer, tokenizer.json; found none: save that of the model which "
-            f"it was made from there, AutoTokenizer.from_pretrained(MODEL).save_pretrained({str(folder)!r})"
+            f"it was made from there, AutoTokenizer.from_pretrained(MODEL).save_pretrained({str(folder)!r})",
+            "TW-missing-tokenizer",
         )
 
 
@@ -57,7 +58,9 @@ class FileTokenizer:
             self._tokenizer.add_special_tokens([AddedToken(text, special=True) for text in self._named.values()])
         except Exception as error:  # the tokenizers' own errors are plain ones
             said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise ConfigurationError(f"policy.model {folder}: its tokenizer must be readable; {said}") from error
+            raise ConfigurationError(
+                f"policy.model {folder}: its tokenizer must be readable; {said}", "TW-unreadable-model"
+            ) from error
         further = [
             *_listed(configuration, "extra_special_tokens"),
             *_listed(configuration, "additional_special_tokens"),

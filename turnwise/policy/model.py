@@ -94,7 +94,9 @@ def load_trunk(
     ConfigurationError for settings with an adapter.
     """
     if settings.adapter is not None:
-        raise ConfigurationError("a critic's trunk must have no adapter, all of it is trained: set adapter to None")
+        raise ConfigurationError(
+            "a critic's trunk must have no adapter, all of it is trained: set adapter to None", "TW-critic-adapter"
+        )
     require_device(settings, device)
     configuration = AutoConfig.from_pretrained(str(policy), trust_remote_code=False)
     if seed is None:
@@ -225,13 +227,16 @@ def require_device(settings: ModelSettings, device: str) -> None:
     """
     kind = torch.device(device).type
     if kind == "cuda" and not torch.cuda.is_available():
-        raise ConfigurationError("the device cuda must be there; torch finds none: set compute.device to cpu")
+        raise ConfigurationError(
+            "the device cuda must be there; torch finds none: set compute.device to cpu", "TW-no-cuda"
+        )
     if settings.compiled:
         _require_compiler(kind)
     if settings.moments == "8-bit" and importlib.util.find_spec("torchao") is None:
         raise ConfigurationError(
             "moments in 8 bits need torchao; it is not installed: pip install 'turnwise[low-memory]', or set "
-            "compute.moments to bfloat16"
+            "compute.moments to bfloat16",
+            "TW-missing-package",
         )
     if settings.precision == "float32":
         return
@@ -243,7 +248,8 @@ def require_device(settings: ModelSettings, device: str) -> None:
     if not has_it:
         raise ConfigurationError(
             f"precision bfloat16 needs a device with instructions for it; this machine's {kind} has none, and would be "
-            "slower than in float32: set precision to float32"
+            "slower than in float32: set precision to float32",
+            "TW-no-bfloat",
         )
 
 
@@ -254,7 +260,8 @@ def require_cards(taken: int) -> None:
         raise ConfigurationError(
             f"this machine must have the cards that a run takes, {taken}; found {cards}: lower "
             "compute.learner_processes, compute.engines or compute.tensor_parallel, let the engines share the "
-            "learner's cards (compute.engines_apart: false), or set compute.device to cpu"
+            "learner's cards (compute.engines_apart: false), or set compute.device to cpu",
+            "TW-too-few-cards",
         )
 
 
@@ -263,14 +270,16 @@ def _require_compiler(kind: str) -> None:
         if importlib.util.find_spec("triton") is None:
             raise ConfigurationError(
                 "compiled needs Triton, with which torch compiles for a card; it is not installed: pip install triton, "
-                "or set compute.compiled to false"
+                "or set compute.compiled to false",
+                "TW-missing-package",
             )
         return
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
         raise ConfigurationError(
             f"compiled needs a C++ compiler, with which torch compiles for the {kind}; found no {compiler} on the "
-            "path: install g++, or set compute.compiled to false"
+            "path: install g++, or set compute.compiled to false",
+            "TW-missing-program",
         )
 
 
@@ -283,7 +292,8 @@ def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str, held
     if not layers and (settings.gradient_checkpointing or settings.compiled):
         raise ConfigurationError(
             "gradient_checkpointing and compiled need a model whose layers transformers marks as such; "
-            f"{type(model).__name__} has none: set both to false"
+            f"{type(model).__name__} has none: set both to false",
+            "TW-unmarked-layers",
         )
     if settings.gradient_checkpointing:
         # No layer is random (no dropout), so saving the random generators' states would only cost time.

@@ -96,7 +96,8 @@ class NamedAdamW:
         """Load the state that `save` wrote. Raises ArtifactError when it is missing or has other parameters."""
         if not file.is_file():
             raise ArtifactError(
-                f"to go on, an optimizer must have its state in {file}; it is missing: compute it again"
+                f"to go on, an optimizer must have its state in {file}; it is missing: compute it again",
+                "TW-optimizer-state",
             )
         states = load_file(file)
         if not states:
@@ -110,7 +111,8 @@ class NamedAdamW:
             differing = min(name for name in stored | expected if stored.get(name) != expected.get(name))
             raise ArtifactError(
                 "an optimizer's state must be that of the parameters which are trained, in the precision of "
-                f"compute.moments; {file} differs, first in {differing}: begin without it, or compute it again"
+                f"compute.moments; {file} differs, first in {differing}: begin without it, or compute it again",
+                "TW-optimizer-state",
             )
         for name, parameter in self._parameters.items():
             state = {part: states[f"{part}.{name}"] for part in parts[name]}
@@ -142,7 +144,7 @@ class NamedAdamW:
 
 def gradient_not_finite(norm: float) -> NotFiniteError:
     """What to raise for a gradient of this norm, in place of the step."""
-    return NotFiniteError(f"the gradient must be finite; its norm is {norm}: lower the learning rate")
+    return NotFiniteError(f"the gradient must be finite; its norm is {norm}: lower the learning rate", "TW-not-finite")
 
 
 PART = 2**22

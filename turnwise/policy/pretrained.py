@@ -52,14 +52,16 @@ def pretrained(policy: Policy) -> Outside | None:
         if policy.revision is not None:
             raise ConfigurationError(
                 f"policy.revision is one of a hub repository; policy.model is the GGUF {policy.model}, which has none: "
-                "leave it out"
+                "leave it out",
+                "TW-revision-without-hub",
             )
         return known_gguf(policy.model)
     folder = model_directory(policy.model)
     if folder is not None and policy.revision is not None:
         raise ConfigurationError(
             f"policy.revision is one of a hub repository; policy.model is the directory {folder}, which has none: "
-            "leave it out"
+            "leave it out",
+            "TW-revision-without-hub",
         )
     return outside_model(policy.model, policy.revision)
 
@@ -101,7 +103,9 @@ def require_unchanged(found: Outside) -> None:
     """Raise ConfigurationError where a directory's files have changed since `found` was made for the cache key."""
     folder = model_directory(found.place)
     if folder is not None and outside_files(folder, _files(folder)) != found:
-        raise ConfigurationError(f"policy.model must not change while it is read; {folder} has: run again")
+        raise ConfigurationError(
+            f"policy.model must not change while it is read; {folder} has: run again", "TW-changed-file"
+        )
 
 
 def model_directory(model: str) -> Path | None:
@@ -134,7 +138,8 @@ def _commit(model: str, revision: str | None, key: str) -> str:
         scratch = "'scratch', " if key == "policy.model" else ""
         raise ConfigurationError(
             f"{key} must be {scratch}a directory, or a hub id whose {asked} is in the local cache or can be asked for; "
-            f"found {model!r}: {error}"
+            f"found {model!r}: {error}",
+            "TW-unknown-model",
         ) from error
     return commit.resolved
 
@@ -147,5 +152,6 @@ def _snapshot(found: Outside) -> Path:
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"policy.model {found.place!r} must be in the hub's local cache or be downloadable at its commit "
-            f"{found.content}; {error}"
+            f"{found.content}; {error}",
+            "TW-download-failed",
         ) from error

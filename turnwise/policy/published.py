@@ -119,7 +119,8 @@ def require_usable(
     if configuration.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ConfigurationError(
             f"policy.model must be a causal language model; {folder / 'config.json'} is of the type "
-            f"{configuration.model_type!r}"
+            f"{configuration.model_type!r}",
+            "TW-not-a-decoder",
         )
     text = configuration.get_text_config()
     heads = getattr(text, "num_attention_heads", None)
@@ -170,7 +171,8 @@ def _require_vocabulary(folder: Path, tokens: int, of_model: int) -> None:
     if tokens > of_model:
         raise ConfigurationError(
             f"the tokenizer of policy.model must have no more tokens than the model, {of_model}; {folder} has "
-            f"{tokens}: it is another model's"
+            f"{tokens}: it is another model's",
+            "TW-foreign-tokenizer",
         )
 
 
@@ -180,7 +182,9 @@ def _read(folder: Path, name: str, read: Any) -> Any:
         return read()
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ConfigurationError(f"policy.model {folder}: transformers must be able to read {name}; {said}") from error
+        raise ConfigurationError(
+            f"policy.model {folder}: transformers must be able to read {name}; {said}", "TW-unreadable-model"
+        ) from error
 
 
 def _require_heads(folder: Path, heads: int | None, dimension: int | None, engine: str, tensor_parallel: int) -> None:
@@ -197,5 +201,6 @@ def _require_room(positions: Any, context_tokens: int) -> None:
     if isinstance(positions, int) and context_tokens > positions:
         raise ConfigurationError(
             f"agent.context_tokens must be at most what policy.model has positions for, {positions}; "
-            f"found {context_tokens}"
+            f"found {context_tokens}",
+            "TW-long-context",
         )

@@ -116,5 +116,6 @@ def require_plain_output_layer(model: PreTrainedModel) -> None:
         if not torch.allclose(model.get_output_embeddings()(hidden), model(input_ids=tokens, use_cache=False).logits):
             raise ConfigurationError(
                 f"a policy's logits must be its output layer applied to its last hidden state; those of "
-                f"{type(model).__name__} are not (it caps or scales them): choose another architecture"
+                f"{type(model).__name__} are not (it caps or scales them): choose another architecture",
+                "TW-nonlinear-logits",
             )

@@ -67,7 +67,8 @@ def with_suggestions(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
         return changed, {}
     if strangers := [key for key in asked if key not in SETTINGS]:
         raise ConfigurationError(
-            f"{strangers[0]}: nothing is suggested for this key, but for {', '.join(SETTINGS)}: write a value"
+            f"{strangers[0]}: nothing is suggested for this key, but for {', '.join(SETTINGS)}: write a value",
+            "TW-nothing-suggested",
         )
     parameters = _parameters(values.get("policy"), asked[0])
     adapter = bool((values.get("optimization") or {}).get("adapter"))
@@ -82,18 +83,22 @@ def _parameters(section: Any, key: str) -> int:
     try:
         policy = Policy.model_validate(section)
     except ValidationError:
-        raise ConfigurationError(f"{key}: a suggestion needs a valid section policy; found {section!r}") from None
+        raise ConfigurationError(
+            f"{key}: a suggestion needs a valid section policy; found {section!r}", "TW-nothing-suggested"
+        ) from None
     dimensions = dimensions_of(policy)
     if dimensions is None:
         raise ConfigurationError(
             f"{key}: suggestions follow from the model's size, which is not known before the configuration of "
-            f"{policy.model} is on this machine: hf download {policy.model} config.json, or write a value"
+            f"{policy.model} is on this machine: hf download {policy.model} config.json, or write a value",
+            "TW-nothing-suggested",
         )
     parameters = count(dimensions.shapes)
     if parameters < SMALLEST:
         raise ConfigurationError(
             f"{key}: suggestions are for pretrained models of at least {SMALLEST // 10**6} million parameters; found "
-            f"{policy.model} with {parameters / 1e6:.1f} million: write a value"
+            f"{policy.model} with {parameters / 1e6:.1f} million: write a value",
+            "TW-nothing-suggested",
         )
     return parameters
 

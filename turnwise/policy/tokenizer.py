@@ -67,7 +67,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int, tags: Sequence[s
     if vocabulary_size < smallest:
         raise ConfigurationError(
             f"vocabulary_size must be at least {smallest} (256 bytes, 3 control tokens, {len(tags)} tags); "
-            f"found {vocabulary_size}"
+            f"found {vocabulary_size}",
+            "TW-small-vocabulary",
         )
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -127,7 +128,8 @@ def require_same_tokens(teacher: Path, policy: Path) -> None:
         raise ConfigurationError(
             "a teacher must have the tokens of the policy that learns from it, since it reads what that has sampled; "
             f"found {differing} of the {len(theirs)} tokens of {teacher.name} that the policy has otherwise or not at "
-            "all: choose a teacher of the policy's family, or policy.model with the teacher's tokenizer"
+            "all: choose a teacher of the policy's family, or policy.model with the teacher's tokenizer",
+            "TW-foreign-tokenizer",
         )
 
 
@@ -148,7 +150,8 @@ def generation_end_tokens(folder: Path) -> tuple[int, ...]:
     tokens = end_tokens if isinstance(end_tokens, list) else [end_tokens]
     if not all(type(token) is int for token in tokens):
         raise ConfigurationError(
-            f"eos_token_id of {path} must be a token id, or a list of them; found {end_tokens!r}: correct it"
+            f"eos_token_id of {path} must be a token id, or a list of them; found {end_tokens!r}: correct it",
+            "TW-end-token",
         )
     return tuple(tokens)
 
@@ -166,7 +169,8 @@ class ChatFrame:
         if not tokenizer.chat_template:
             raise ConfigurationError(
                 "the policy's tokenizer must have a chat template; found none: choose an instruction-tuned model, or "
-                "put a chat_template.jinja into its folder"
+                "put a chat_template.jinja into its folder",
+                "TW-no-chat-template",
             )
         self._control_tokens = frozenset(
             token for token, added in tokenizer.added_tokens_decoder.items() if added.special
@@ -180,7 +184,8 @@ class ChatFrame:
         if strangers := [token for token in self.end_tokens if not 0 <= token < len(tokenizer)]:
             raise ConfigurationError(
                 f"end tokens must be tokens of the policy's tokenizer, below {len(tokenizer)}; {GENERATION_FILE} names "
-                f"{strangers}: it is another model's"
+                f"{strangers}: it is another model's",
+                "TW-foreign-tokenizer",
             )
         self._after_end, self._after_observation = close[1:], question_to_prompt
         self._takes_system_messages = self._shows_system_message()
@@ -256,7 +261,8 @@ class ChatFrame:
         if smuggled:
             raise ConfigurationError(
                 f"a message's text must not become control tokens; this tokenizer made {sorted(smuggled)} of {text!r}: "
-                "it does not keep to split_special_tokens and cannot be used"
+                "it does not keep to split_special_tokens and cannot be used",
+                "TW-text-becomes-control",
             )
         return tuple(tokens)
 
@@ -283,7 +289,8 @@ class ChatFrame:
         if not close or close[0] not in self._control_tokens:
             raise ConfigurationError(
                 "the chat template must end an assistant's message with a control token, at which sampling can stop; "
-                f"found {self.tokenizer.decode(list(close))!r} after it"
+                f"found {self.tokenizer.decode(list(close))!r} after it",
+                "TW-template-without-end",
             )
         return before, close, prompt
 
@@ -301,7 +308,9 @@ class ChatFrame:
             return self._rendered(messages)
         except TemplateError as error:
             roles = ", ".join(message["role"] for message in messages)
-            raise ConfigurationError(f"the chat template must accept messages of {roles}; it says: {error}") from error
+            raise ConfigurationError(
+                f"the chat template must accept messages of {roles}; it says: {error}", "TW-template-refuses-roles"
+            ) from error
 
     def _rendered(self, messages: list[dict[str, str]]) -> str:
         rendered: str = self.tokenizer.apply_chat_template(
@@ -318,7 +327,8 @@ def _refuse_the_date(*_: object) -> str:
     """Take the place of the function by which a template asks for the time."""
     raise ConfigurationError(
         "a prompt must be the same on every day; the chat template shows today's date: fix it in "
-        "policy.chat_template_kwargs, such as {date_string: 26 Jul 2024}"
+        "policy.chat_template_kwargs, such as {date_string: 26 Jul 2024}",
+        "TW-template-shows-date",
     )
 
 
@@ -331,7 +341,8 @@ def _split(rendered: str, markers: Sequence[int]) -> list[str]:
     pieces = re.split("|".join(re.escape(_marker(number)) for number in markers), rendered)
     if len(pieces) != len(markers) + 1:
         raise ConfigurationError(
-            f"the chat template must show each of {len(markers)} messages exactly once; it rendered {rendered!r}"
+            f"the chat template must show each of {len(markers)} messages exactly once; it rendered {rendered!r}",
+            "TW-template-loses-messages",
         )
     return pieces
 

@@ -76,48 +76,55 @@ def require_weights_form(folder: Path, named: str) -> None:
     whole = sorted(folder.glob("model*.safetensors"))
     adapter = folder / "adapter_config.json"
     if adapter.is_file():
-        raise ConfigurationError(_adapter(adapter, named, beside_weights=bool(whole)))
+        raise _adapter(adapter, named, beside_weights=bool(whole))
     if whole and not (folder / WEIGHTS_FILE).is_file() and not (folder / INDEX_FILE).is_file():
         raise ConfigurationError(
             f"policy.model {named} must hold {WEIGHTS_FILE}, or {INDEX_FILE} beside files that it names; found "
-            f"{whole[0].name} alone: download it again"
+            f"{whole[0].name} alone: download it again",
+            "TW-incomplete-weights",
         )
     if whole and (folder / "config.json").is_file():
         return
     if not whole:
         if checkpoints := _checkpoints(folder):
-            raise ConfigurationError(_trainer_output(folder, named, checkpoints))
+            raise _trainer_output(folder, named, checkpoints)
         for pattern, what, remedy in OTHER_FORMS:
             files = sorted(path for path in folder.glob(pattern) if not path.name.startswith(OF_TRAINER))
             if files:
                 place = named if remedy.startswith("convert") else str(Path(named) / files[0].name)
                 raise ConfigurationError(
                     f"policy.model must hold whole weights in safetensors; {named} holds {what}, {files[0].name}: "
-                    f"{remedy.format(place)}"
+                    f"{remedy.format(place)}",
+                    "TW-unsafe-weights",
                 )
     if not (folder / "config.json").is_file():
-        raise ConfigurationError(f"policy.model must be a folder with a model's config.json; {named!r} has none")
+        raise ConfigurationError(
+            f"policy.model must be a folder with a model's config.json; {named!r} has none", "TW-unknown-model"
+        )
     raise ConfigurationError(
         f"policy.model must be 'scratch', or a directory or hub id with config.json, *.safetensors and a tokenizer "
-        f"with a chat template; found no weights in {named!r}"
+        f"with a chat template; found no weights in {named!r}",
+        "TW-missing-weights",
     )
 
 
-def _adapter(path: Path, named: str, *, beside_weights: bool) -> str:
+def _adapter(path: Path, named: str, *, beside_weights: bool) -> ConfigurationError:
     try:
         base = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
     except (OSError, ValueError, AttributeError):
         base = None
     of = f" of {base}" if base else ""
     if beside_weights:
-        return (
+        return ConfigurationError(
             f"policy.model must hold whole weights alone; {named} has an adapter{of} beside them, adapter_config.json: "
-            "move it away to train the whole weights as they are, or merge it into them first"
+            "move it away to train the whole weights as they are, or merge it into them first",
+            "TW-adapter-as-model",
         )
-    return (
+    return ConfigurationError(
         f"policy.model must hold whole weights; {named} holds an adapter{of} alone, adapter_config.json: merge it into "
         f"its base, AutoPeftModelForCausalLM.from_pretrained({named!r}).merge_and_unload().save_pretrained(FOLDER), "
-        f"and save the tokenizer there, or set policy.model to its base{f', {base}' if base else ''}"
+        f"and save the tokenizer there, or set policy.model to its base{f', {base}' if base else ''}",
+        "TW-adapter-as-model",
     )
 
 
@@ -131,7 +138,7 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(folders, key=lambda path: ([int(number) for number in re.findall(r"\d+", path.name)], path.name))
 
 
-def _trainer_output(folder: Path, named: str, checkpoints: Sequence[Path]) -> str:
+def _trainer_output(folder: Path, named: str, checkpoints: Sequence[Path]) -> ConfigurationError:
     last = checkpoints[-1]
     lacking = [
         path.name
@@ -141,9 +148,10 @@ def _trainer_output(folder: Path, named: str, checkpoints: Sequence[Path]) -> st
     ]
     of = f" of {len(checkpoints)}" if len(checkpoints) > 1 else ""
     copied = f", and copy {', '.join(lacking)} there" if lacking else ""
-    return (
+    return ConfigurationError(
         f"policy.model must hold whole weights; {named} is what a trainer wrote, with weights in {last.name}{of}: "
-        f"set policy.model to {Path(named) / last.name}{copied}"
+        f"set policy.model to {Path(named) / last.name}{copied}",
+        "TW-trainer-output",
     )
 
 
@@ -168,7 +176,8 @@ def require_fitting_weights(folder: Path) -> None:
         if header.precision not in PRECISIONS:
             raise ConfigurationError(
                 f"policy.model {folder} must hold weights in float32, float16 or bfloat16; {name} is "
-                f"{header.precision}, of quantised weights, which cannot be trained: choose the model they are of"
+                f"{header.precision}, of quantised weights, which cannot be trained: choose the model they are of",
+                "TW-quantised-weights",
             )
     dimensions = configured_dimensions(values)
     if dimensions is None:
@@ -193,7 +202,8 @@ def require_finite_weights(folder: Path) -> None:
                 if tensor.numel() and not torch.stack(torch.aminmax(tensor)).isfinite().all():
                     raise ConfigurationError(
                         f"policy.model {folder} must hold finite weights; {name} has some that are not a number or are "
-                        "infinite: it was saved from a training that had failed, or is damaged; choose an earlier one"
+                        "infinite: it was saved from a training that had failed, or is damaged; choose an earlier one",
+                        "TW-not-finite",
                     )
 
 
@@ -202,13 +212,15 @@ def _require_language_model(folder: Path, values: Mapping[str, Any]) -> None:
         method = (values["quantization_config"] or {}).get("quant_method", "some method")
         raise ConfigurationError(
             f"policy.model {folder} must hold weights that can be trained; its config.json says that they are "
-            f"quantised ({method}): choose the model that was quantised"
+            f"quantised ({method}): choose the model that was quantised",
+            "TW-quantised-weights",
         )
     named = values.get("architectures") or []
     if named and all(OTHER_TASK.search(str(name)) for name in named):
         raise ConfigurationError(
             f"policy.model must be a causal language model; {folder / 'config.json'} is of the architecture "
-            f"{named[0]}, with another head: choose the language model that it was made from"
+            f"{named[0]}, with another head: choose the language model that it was made from",
+            "TW-not-a-decoder",
         )
 
 
@@ -224,9 +236,13 @@ def _read_headers(folder: Path) -> dict[str, _Header]:
                     part = opened.get_slice(name)
                     headers[name] = _Header(file.name, tuple(part.get_shape()), part.get_dtype())
         except (OSError, SafetensorError) as error:
-            raise ConfigurationError(f"policy.model: {file} must be whole; {error}: download it again") from error
+            raise ConfigurationError(
+                f"policy.model: {file} must be whole; {error}: download it again", "TW-incomplete-weights"
+            ) from error
     if not headers:
-        raise ConfigurationError(f"policy.model: {folder / WEIGHTS_FILE} must hold weights; found none")
+        raise ConfigurationError(
+            f"policy.model: {folder / WEIGHTS_FILE} must hold weights; found none", "TW-missing-weights"
+        )
     return headers
 
 
@@ -239,12 +255,14 @@ def _weight_files(folder: Path) -> list[Path]:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigurationError(
             f"policy.model {folder}: {INDEX_FILE} must name the file of every tensor; it cannot be read "
-            f"({type(error).__name__}): download it again"
+            f"({type(error).__name__}): download it again",
+            "TW-incomplete-weights",
         ) from error
     if missing := [name for name in named if not (folder / name).is_file()]:
         raise ConfigurationError(
             f"policy.model {folder} must hold every file of weights that {INDEX_FILE} names; {len(missing)} of "
-            f"{len(named)} are missing, {missing[0]} among them: download it again"
+            f"{len(named)} are missing, {missing[0]} among them: download it again",
+            "TW-incomplete-weights",
         )
     return [folder / name for name in named]
 
@@ -266,7 +284,9 @@ def _require_loadable(folder: Path, headers: Mapping[str, _Header]) -> None:
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ConfigurationError(f"policy.model {folder}: transformers must be able to read it; {said}") from error
+        raise ConfigurationError(
+            f"policy.model {folder}: transformers must be able to read it; {said}", "TW-unreadable-model"
+        ) from error
     finally:
         logging.set_verbosity(verbosity)
     shapes = {name: header.shape for name, header in headers.items()}
@@ -304,7 +324,8 @@ def _refuse(
     if said:
         raise ConfigurationError(
             f"policy.model {folder} must hold the weights of the {architecture} that its config.json describes; "
-            f"{', '.join(said)}: {_remedy(missing, unexpected, different)}"
+            f"{', '.join(said)}: {_remedy(missing, unexpected, different)}",
+            "TW-foreign-weights",
         )
 
 

@@ -156,7 +156,8 @@ def paired(
     if not shared:
         raise ConfigurationError(
             f"two policies stand side by side on tasks that both have played; {run.name!r} and {against!r} share none "
-            f"on the {narrowed.occasion} task set that is asked for: choose others, or fewer conditions"
+            f"on the {narrowed.occasion} task set that is asked for: choose others, or fewer conditions",
+            "TW-no-shared-tasks",
         )
     pairs = [episode for task in shared[:limit] for episode in (ours[task][0], theirs_by_task[task][0])]
     return legible([run, *others], pairs), len(shared)

@@ -109,7 +109,9 @@ def read_tokenizer(folder: Path) -> Tokenizer:
 
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise ConfigurationError(f"--tokenizer must be a folder with a tokenizer.json; found none in {folder}")
+        raise ConfigurationError(
+            f"--tokenizer must be a folder with a tokenizer.json; found none in {folder}", "TW-missing-tokenizer"
+        )
     return Tokenizer.from_file(str(file))
 
 
@@ -117,7 +119,7 @@ def reward_sections(imported: Imported, weights: Mapping[str, float]) -> dict[st
     """The rewards of a file with these weights in place of its own. Raises ConfigurationError for one it has not."""
     for name in weights:
         if name not in imported.rewards:
-            raise ConfigurationError(f"--weight: {unknown(name, imported.rewards)}")
+            raise ConfigurationError(f"--weight: {unknown(name, imported.rewards)}", "TW-unknown-reward")
     return {
         name: RewardSection(level=level, weight=weights.get(name, weight))
         for name, (level, weight) in imported.rewards.items()
@@ -153,6 +155,7 @@ def credit_imported(
     if not advantages:
         raise ConfigurationError(
             "a rule must be one that can be applied to these rollouts; "
-            + "; ".join(f"{title}: {reason}" for title, reason in left_out.items())
+            + "; ".join(f"{title}: {reason}" for title, reason in left_out.items()),
+            "TW-no-applicable-rule",
         )
     return advantages, left_out

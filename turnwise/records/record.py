@@ -116,7 +116,8 @@ def recorded_here(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
             raise ConfigurationError(
                 f"what a run has made must be in this project's store to be looked into; {run.ablation}/{run.name} was "
                 f"recorded from {whose}, and {home()} does not hold it: give the command in that project, name a run "
-                "of this one, or have both share a store (storage.url)"
+                "of this one, or have both share a store (storage.url)",
+                "TW-other-store",
             )
     return runs
 

@@ -59,27 +59,33 @@ def require_checkout(repository: Path, folder: Path, commit: str, uncommitted: s
         diff: the recorded diff; None where none was recorded.
     """
     if folder.exists():
-        raise ConfigurationError(f"a run is reproduced in a fresh folder; {folder} exists: name another, or remove it")
+        raise ConfigurationError(
+            f"a run is reproduced in a fresh folder; {folder} exists: name another, or remove it", "TW-would-overwrite"
+        )
     if commit == NONE:
         raise ConfigurationError(
             "a run can be reproduced when it was made in a Git repository; this one recorded no commit: commit the "
-            "project, and run it again"
+            "project, and run it again",
+            "TW-unrecorded-code",
         )
     if _git(repository, "cat-file", "-e", f"{commit}^{{commit}}").returncode:
         raise ConfigurationError(
-            f"the run's commit must be in the repository {repository}; {commit} is not: fetch the branch that holds it"
+            f"the run's commit must be in the repository {repository}; {commit} is not: fetch the branch that holds it",
+            "TW-missing-commit",
         )
     digest = digest_of(diff) if diff else NONE
     if diff and (left_out := left_out_of(diff)):
         raise ConfigurationError(
             "a run can be reproduced when all of its code is recorded; of its uncommitted changes was left out: "
             f"{left_out}. Check the commit {commit[:12]} out, add what is missing, and run the parameters of its "
-            "artifacts.json; commit the code before the next run"
+            "artifacts.json; commit the code before the next run",
+            "TW-unrecorded-code",
         )
     if digest != uncommitted:
         raise ConfigurationError(
             f"the recorded diff must be the one that the run was made with, {uncommitted}; it is {digest}: the run's "
-            "artifacts in MLflow are damaged or missing"
+            "artifacts in MLflow are damaged or missing",
+            "TW-damaged-record",
         )
 
 
@@ -100,7 +106,9 @@ def _git(folder: Path, *arguments: str, text: str | None = None) -> subprocess.C
 def _require(answer: subprocess.CompletedProcess[bytes]) -> None:
     if answer.returncode:
         said = answer.stderr.decode("utf-8", "replace").strip()
-        raise ConfigurationError(f"git must check the run's code out; {' '.join(answer.args)} answered: {said}")
+        raise ConfigurationError(
+            f"git must check the run's code out; {' '.join(answer.args)} answered: {said}", "TW-git-failed"
+        )
 
 
 def one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
@@ -108,7 +116,9 @@ def one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
     states = {(run.tags.get("commit", "none"), run.tags.get("uncommitted", "none")): run.name for run in runs}
     if len(states) > 1:
         listed = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
-        raise ConfigurationError(f"runs are reproduced together when one code made them; found {listed}: name one run")
+        raise ConfigurationError(
+            f"runs are reproduced together when one code made them; found {listed}: name one run", "TW-several-commits"
+        )
     return next(iter(states))
 
 
@@ -121,7 +131,10 @@ def repeat(run: RecordedRun, folder: Path, settings: Sequence[str] = ()) -> Reco
     command += [part for setting in settings for part in ("-s", setting)]
     ended = subprocess.run(command, cwd=folder, env=_environment(folder), check=False)
     if ended.returncode:
-        raise TurnwiseError(f"the run must end to be compared; {' '.join(command)} ended with {ended.returncode}")
+        raise TurnwiseError(
+            f"the run must end to be compared; {' '.join(command)} ended with {ended.returncode}",
+            "TW-reproduction-failed",
+        )
     (again,) = find_runs(sqlite_address(folder / ".turnwise" / "mlflow.db"), run.name)
     return again
 
@@ -142,7 +155,8 @@ def margin_of(runs: Sequence[RecordedRun], margin: float | None) -> float:
     if not column.percent:
         raise ConfigurationError(
             f"a margin must be given where results are no shares; {column.heading} is none: --margin says which "
-            "difference would not matter"
+            "difference would not matter",
+            "TW-missing-option",
         )
     return WORTH_OF_SHARES
 

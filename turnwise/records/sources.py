@@ -106,7 +106,8 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None,
             f"{what!r} is none of them: say kind/digest; or {'/..., '.join(groups)}/... as in MLflow; or "
             f"ROW/COLUMN with one of the rows {', '.join(rows)} and of the columns {', '.join(columns)}, "
             f"{', '.join(STANDING)}, 'iterations to T', 'share above T'; or ROW/COST with one of "
-            f"{', '.join(costs())}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}"
+            f"{', '.join(costs())}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}",
+            "TW-unknown-source",
         )
     return number
 

@@ -49,13 +49,15 @@ def other_experiment(
     iterations = run.artifacts.iterations
     if not 1 <= number <= len(iterations):
         raise ConfigurationError(
-            f"--iteration must be from 1 to {len(iterations)}, those of {run.name}; found {number}"
+            f"--iteration must be from 1 to {len(iterations)}, those of {run.name}; found {number}",
+            "TW-unknown-iteration",
         )
     recorded = _learned_with(run, number)
     if recorded.optimization.method == "evolution":
         raise ConfigurationError(
             f"{run.name} imitated its successes (optimization.method: evolution), which no advantages say anything of: "
-            "name a run that learned by reinforcement"
+            "name a run that learned by reinforcement",
+            "TW-what-if-evolution",
         )
     values: dict[str, Any] = recorded.model_dump(mode="json")
     changes = list(settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings))
@@ -63,24 +65,28 @@ def other_experiment(
         if key.partition(".")[0] not in SECTIONS or key in FIXED:
             raise ConfigurationError(
                 f"a recorded rollout is not sampled again and has one policy: what-if takes keys of "
-                f"{', '.join(SECTIONS)}, but for {', '.join(FIXED)}; found {key}: run an experiment with it"
+                f"{', '.join(SECTIONS)}, but for {', '.join(FIXED)}; found {key}: run an experiment with it",
+                "TW-what-if-resamples",
             )
         values = with_value(values, key, value)
     other = build(values, like=recorded)
     if other == recorded:
         raise ConfigurationError(
             f"the settings must differ from those of {run.name}, e.g. -s credit.estimator=rloo; found "
-            f"{'the same values' if changes else 'none'}"
+            f"{'the same values' if changes else 'none'}",
+            "TW-changes-nothing",
         )
     if other.has_critic and "values" not in iterations[number - 1]:
         raise ConfigurationError(
             f"credit.estimator {other.credit.estimator} needs a critic's values, and {run.name} learned without a "
-            "critic: choose an estimator without one, or a run with one"
+            "critic: choose an estimator without one, or a run with one",
+            "TW-no-critic",
         )
     if other.selection != recorded.selection and other.selection.rule == "mixed":
         raise ConfigurationError(
             "selection.rule mixed samples further groups until there are enough, and a recorded rollout has those that "
-            "it has: choose another rule"
+            "it has: choose another rule",
+            "TW-scheme-with-mixed",
         )
     return recorded, other
 

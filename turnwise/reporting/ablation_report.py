@@ -54,7 +54,9 @@ class AblationReport:
     def folder(self) -> Path:
         """The folder of the report's files. Raises ConfigurationError where none was to be written."""
         if self._folder is None:
-            raise ConfigurationError("a report must be written to have a folder; this one was not: give `to`")
+            raise ConfigurationError(
+                "a report must be written to have a folder; this one was not: give `to`", "TW-unwritten-report"
+            )
         return self._folder
 
     @property
@@ -124,7 +126,8 @@ def read_report(folder: str | os.PathLike[str]) -> AblationReport:
     if not path.is_file():
         raise ConfigurationError(
             f"a report's folder must hold {DATA_FILE}; found none in {folder}: run the ablation, which writes it to "
-            "results/<name>, and finds in the store what is computed"
+            "results/<name>, and finds in the store what is computed",
+            "TW-missing-file",
         )
     return AblationReport(ReportData.from_json(path.read_text(encoding="utf-8")), Path(folder))
 

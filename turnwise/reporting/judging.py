@@ -51,10 +51,14 @@ def judge(
     table = scores if isinstance(scores, pd.DataFrame) else read_scores(scores)
     for column, value in (only or {}).items():
         if column not in table.columns:
-            raise ConfigurationError(f"--only must name a column; {column!r} is none: {nearest(column, table.columns)}")
+            raise ConfigurationError(
+                f"--only must name a column; {column!r} is none: {nearest(column, table.columns)}", "TW-unknown-column"
+            )
         table = table[table[column].astype(str) == value]
     if not len(table):
-        raise ConfigurationError(f"scores must have a row at least; found none{' with ' + str(only) if only else ''}")
+        raise ConfigurationError(
+            f"scores must have a row at least; found none{' with ' + str(only) if only else ''}", "TW-empty-file"
+        )
     if scores is table:
         table = table.set_axis([f"row {label}" for label in table.index])
     table = with_run_names(table)
@@ -105,13 +109,16 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
     experiment_id = client.experiment_id(experiment) if experiment else None
     if experiment and experiment_id is None:
         raise ConfigurationError(
-            f"an experiment of {address} must have the name after #; found none called {experiment!r}"
+            f"an experiment of {address} must have the name after #; found none called {experiment!r}",
+            "TW-unknown-experiment",
         )
     runs = [
         run for run in client.runs(experiment_id=experiment_id) if run.info.status == "FINISHED" and run.data.metrics
     ]
     if not runs:
-        raise ConfigurationError(f"MLflow's store must have a finished run with metrics; found none in {uri}")
+        raise ConfigurationError(
+            f"MLflow's store must have a finished run with metrics; found none in {uri}", "TW-unknown-run"
+        )
     rows = [
         {
             "run": run.info.run_name,

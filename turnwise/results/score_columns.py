@@ -86,7 +86,8 @@ def detect_columns(table: pd.DataFrame, named: Mapping[Role, str | None]) -> Sco
     for role, column in named.items():
         if column is not None and column not in table.columns:
             raise ConfigurationError(
-                f"--{role} must name a column; {column!r} is none: {nearest(column, table.columns)}"
+                f"--{role} must name a column; {column!r} is none: {nearest(column, table.columns)}",
+                "TW-unknown-column",
             )
 
     def first(role: Role) -> str | None:
@@ -97,14 +98,16 @@ def detect_columns(table: pd.DataFrame, named: Mapping[Role, str | None]) -> Sco
     method, seed, step = first("method"), first("seed"), first("step")
     if method is None:
         raise ConfigurationError(
-            f"a column must name the method of each row; found only {_listed(list(table.columns))}: name it by --method"
+            f"a column must name the method of each row; found only {_listed(list(table.columns))}: name it: --method",
+            "TW-column-not-named",
         )
     for column in _matching(table, MIXING):
         if table[column].nunique() > 1:
             kinds = [str(each) for each in table[column].dropna().unique()]
             raise ConfigurationError(
                 f"scores must be of one kind; the column {column!r} has {_listed(kinds)}: say "
-                f"--only {column}={kinds[0]}"
+                f"--only {column}={kinds[0]}",
+                "TW-several-kinds",
             )
     tasks = _matching(table, NAMES["task"])
     task = (named["task"],) if named.get("task") else (*([TASK] if TASK in tasks else []), *tasks[:1])
@@ -135,7 +138,9 @@ def results_of(table: pd.DataFrame, columns: ScoreColumns, anyway: bool = False)
         elif step == last:
             replicas.append(score)
     if not scores:
-        raise ConfigurationError(f"scores must be numbers; the column {columns.score!r} has none: name another")
+        raise ConfigurationError(
+            f"scores must be numbers; the column {columns.score!r} has none: name another", "TW-missing-scores"
+        )
     if not anyway:
         _require_all_tasks(scores)
     by_method: dict[str, dict[int, dict[str, float]]] = {}
@@ -152,7 +157,7 @@ def _score(table: pd.DataFrame, taken: set[str | None]) -> str:
     if len(fitting) != 1:
         tested_first = sorted(fitting, key=lambda column: not re.match("val|eval|test", column))
         what = f"{_listed(tested_first)} may be it" if fitting else f"found only {_listed(list(table.columns))}"
-        raise ConfigurationError(f"one column must be the score; {what}: name it with --score")
+        raise ConfigurationError(f"one column must be the score; {what}: name it with --score", "TW-column-not-named")
     return fitting[0]
 
 
@@ -175,7 +180,8 @@ def _require_all_tasks(scores: Mapping[tuple[str, int], Mapping[str, object]]) -
         if missing := [task for task in every if task not in tasks]:
             raise ConfigurationError(
                 f"every run must have a score on each of the {len(every)} tasks; {method}, seed {seed}, has none on "
-                f"{_listed(missing)}: complete it, or say --anyway to compare on the tasks that runs share"
+                f"{_listed(missing)}: complete it, or say --anyway to compare on the tasks that runs share",
+                "TW-missing-scores",
             )
 
 
@@ -184,7 +190,9 @@ def _seed(row: Mapping[Any, Any], place: object, columns: ScoreColumns) -> int:
         return ONE_SEED
     value = _number(row[columns.seed], place, columns.seed)
     if value != int(value):
-        raise ConfigurationError(f"{place}, column {columns.seed!r}: a seed must be a whole number; found {value}")
+        raise ConfigurationError(
+            f"{place}, column {columns.seed!r}: a seed must be a whole number; found {value}", "TW-score-value"
+        )
     return int(value)
 
 
@@ -192,7 +200,7 @@ def _number(value: object, place: object, column: str) -> float:
     number = _as_number(value)
     if number is None or not math.isfinite(number):
         text = "nothing" if _is_missing(value) else repr(value)
-        raise ConfigurationError(f"{place}, column {column!r}: must be a finite number; found {text}")
+        raise ConfigurationError(f"{place}, column {column!r}: must be a finite number; found {text}", "TW-score-value")
     return number
 
 
@@ -207,7 +215,7 @@ def _as_number(value: object) -> float | None:
 
 def _text(value: object, place: object, column: str) -> str:
     if _is_missing(value):
-        raise ConfigurationError(f"{place}, column {column!r}: must have a value; found nothing")
+        raise ConfigurationError(f"{place}, column {column!r}: must have a value; found nothing", "TW-score-value")
     return str(value).strip()
 
 

@@ -61,7 +61,9 @@ def read_score_files(paths: Sequence[Path]) -> pd.DataFrame:
             places.append(f"{path}, {place}")
             rows.append({**named, **row})
         if len(rows) == count:
-            raise ConfigurationError(f"a score file must hold a row at least; {path} has none: leave it out")
+            raise ConfigurationError(
+                f"a score file must hold a row at least; {path} has none: leave it out", "TW-empty-file"
+            )
     return pd.DataFrame(rows, index=pd.Index(places, name=PLACE))
 
 
@@ -90,7 +92,7 @@ def _named_by_path(path: Path, all_paths: Sequence[Path]) -> Row:
 def _rows(path: Path) -> Iterator[tuple[str, Row]]:
     """The rows of one file, each with its place in it."""
     if not path.is_file():
-        raise ConfigurationError(f"a score file must exist; found no file {path}")
+        raise ConfigurationError(f"a score file must exist; found no file {path}", "TW-missing-file")
     if path.suffix == ".eval":
         return _inspect_archive(path)
     if path.suffix in (".csv", ".tsv"):
@@ -99,7 +101,9 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
         return _json_lines(path)
     if path.suffix == ".json":
         return _json(path)
-    raise ConfigurationError(f"a score file must end in .csv, .tsv, .jsonl, .json or .eval; found {path}")
+    raise ConfigurationError(
+        f"a score file must end in .csv, .tsv, .jsonl, .json or .eval; found {path}", "TW-file-format"
+    )
 
 
 def _csv(path: Path) -> Iterator[tuple[str, Row]]:
@@ -107,7 +111,9 @@ def _csv(path: Path) -> Iterator[tuple[str, Row]]:
         reader = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
         header = next(reader, [])
         if twice := sorted({name for name in header if header.count(name) > 1}):
-            raise ConfigurationError(f"{path}, row 1: columns must have different names; found {twice} more than once")
+            raise ConfigurationError(
+                f"{path}, row 1: columns must have different names; found {twice} more than once", "TW-repeated-columns"
+            )
         chart = [name for name in header[1:] if " - " in name and not name.endswith(("__MIN", "__MAX"))]
         is_chart = bool(chart) and header[0] in ("Step", "Relative Time (Wall)", "Relative Time (Process)", "Wall Time")
         for fields in reader:
@@ -117,7 +123,8 @@ def _csv(path: Path) -> Iterator[tuple[str, Row]]:
             if len(fields) != len(header):
                 raise ConfigurationError(
                     f"{path}, {place}: a row must have a field for each of the {len(header)} columns; "
-                    f"found {len(fields)}"
+                    f"found {len(fields)}",
+                    "TW-row-form",
                 )
             row = dict(zip(header, fields, strict=True))
             if not is_chart:
@@ -138,7 +145,9 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ConfigurationError(f"{path}, {place}, column {error.colno}: no JSON: {error.msg}") from error
+            raise ConfigurationError(
+                f"{path}, {place}, column {error.colno}: no JSON: {error.msg}", "TW-file-format"
+            ) from error
         yield place, {**({TASK: samples["task"]} if samples else {}), **_flat(row, f"{path}, {place}")}
 
 
@@ -146,7 +155,9 @@ def _json(path: Path) -> Iterator[tuple[str, Row]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise ConfigurationError(f"{path}, row {error.lineno}, column {error.colno}: no JSON: {error.msg}") from error
+        raise ConfigurationError(
+            f"{path}, row {error.lineno}, column {error.colno}: no JSON: {error.msg}", "TW-file-format"
+        ) from error
     if isinstance(content, dict) and "eval" in content and "samples" in content:
         return _inspect(content["eval"], content["samples"] or [], path)
     if isinstance(content, dict) and isinstance(content.get("results"), dict):
@@ -155,7 +166,8 @@ def _json(path: Path) -> Iterator[tuple[str, Row]]:
     if not isinstance(rows, list):
         raise ConfigurationError(
             f"a JSON score file must be a list of rows, a trainer_state.json with its log_history, results of "
-            f"lm-evaluation-harness or a log of Inspect; found none of these in {path}"
+            f"lm-evaluation-harness or a log of Inspect; found none of these in {path}",
+            "TW-file-format",
         )
     return ((f"entry {number}", _flat(row, f"{path}, entry {number}")) for number, row in enumerate(rows, 1))
 
@@ -189,13 +201,16 @@ def _inspect_archive(path: Path) -> Iterator[tuple[str, Row]]:
     except (zipfile.BadZipFile, KeyError, NotImplementedError) as error:
         raise ConfigurationError(
             f"{path} must be a finished log of Inspect that Python's zipfile reads; found: {error}: write it as JSON "
-            "with `inspect log convert --to json`"
+            "with `inspect log convert --to json`",
+            "TW-file-format",
         ) from error
 
 
 def _flat(row: object, place: str) -> Row:
     """A row of JSON as columns: the entries of `ENVELOPES` too; other objects and lists are no scores."""
     if not isinstance(row, dict):
-        raise ConfigurationError(f"{place}: a row must be an object with named values; found {str(row)[:40]}")
+        raise ConfigurationError(
+            f"{place}: a row must be an object with named values; found {str(row)[:40]}", "TW-row-form"
+        )
     inner = itertools.chain.from_iterable(row[name].items() for name in ENVELOPES if isinstance(row.get(name), dict))
     return {name: value for name, value in [*row.items(), *inner] if not isinstance(value, dict | list)}

@@ -61,7 +61,8 @@ def require_comparable(of_runs: Mapping[str, Mapping[str, str]]) -> None:
         raise ConfigurationError(
             "runs must have been tested alike to be compared; these differ in\n  "
             + "\n  ".join(told(found))
-            + "\ncompare runs with the same test, or say --anyway"
+            + "\ncompare runs with the same test, or say --anyway",
+            "TW-runs-not-comparable",
         )
 
 

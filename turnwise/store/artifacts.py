@@ -71,7 +71,8 @@ class Store:
         """
         if not re.fullmatch(KIND, kind):
             raise ArtifactError(
-                f"the kind of an artifact is a lower-case word, since it names a folder; it is {kind!r}"
+                f"the kind of an artifact is a lower-case word, since it names a folder; it is {kind!r}",
+                "TW-artifact-kind",
             )
         folder = self.root / DRAFTS / uuid.uuid4().hex
         folder.mkdir(parents=True)
@@ -221,7 +222,8 @@ class Store:
         except FileNotFoundError as error:
             raise ArtifactError(
                 f"the artifact {reference} must be in the store {self.root}; it is not there: run the experiment "
-                "again, which computes what is missing"
+                "again, which computes what is missing",
+                "TW-no-artifact",
             ) from error
         except ValueError as error:
             raise damaged(reference, path.parent, "its manifest cannot be read") from error
@@ -328,7 +330,8 @@ def damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
     """The error for an artifact in this folder whose content is not what its digest says."""
     return ArtifactError(
         f"the artifact {reference} must be what its digest says; {what}: delete {folder} and run the experiment again, "
-        "which computes it again"
+        "which computes it again",
+        "TW-damaged-artifact",
     )
 
 
@@ -336,5 +339,6 @@ def not_made_again(reference: Reference, files: Sequence[str]) -> ArtifactError:
     """The error for files that were pruned. Who asks for them does not compute them."""
     return ArtifactError(
         f"the files {', '.join(files)} of the artifact {reference} must be there to be read; they were pruned: "
-        f"`turnwise restore {reference}` makes them again"
+        f"`turnwise restore {reference}` makes them again",
+        "TW-pruned",
     )

@@ -89,6 +89,7 @@ def _s3fs() -> Any:
         import s3fs
     except ImportError as error:
         raise ConfigurationError(
-            f"storage.url on S3 needs s3fs, which cannot be imported ({error}): pip install 'turnwise[s3]'"
+            f"storage.url on S3 needs s3fs, which cannot be imported ({error}): pip install 'turnwise[s3]'",
+            "TW-missing-package",
         ) from error
     return s3fs

@@ -214,7 +214,8 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
         if _find(name) is None:
             raise ConfigurationError(
                 f"the code of every stage and world must be found, to know when it changed; there is no module {name} "
-                "on the path: install its package, or run from the folder that holds it"
+                "on the path: install its package, or run from the folder that holds it",
+                "TW-plugin-import",
             )
     found: dict[str, _Source] = {}
     waiting: list[Wanted] = [(name, EVERYTHING) for name in names]

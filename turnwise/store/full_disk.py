@@ -54,7 +54,8 @@ def _disk_full(folder: Path, why: str) -> DiskFull:
     return DiskFull(
         f"the disk of {folder} must have room for what is computed; {_free_bytes(folder) / 1e6:.1f} MB are free "
         f"({why}): make room there, `turnwise prune` removes what can be made again, and give the same command again, "
-        "which goes on where this one stopped"
+        "which goes on where this one stopped",
+        "TW-full-disk",
     )
 
 

@@ -78,7 +78,8 @@ class Draft:
         if self._reference is None:
             raise ArtifactError(
                 f"a draft has a digest only when it is finished; this {self.kind} is still being written: "
-                "read draft.reference after the `with store.write(...)` block"
+                "read draft.reference after the `with store.write(...)` block",
+                "TW-unfinished-draft",
             )
         return self._reference
 
@@ -95,14 +96,16 @@ def describe(draft: Draft) -> Manifest:
         if not found.is_file(follow_symlinks=False) or name == MANIFEST:
             raise ArtifactError(
                 f"an artifact holds plain files, and {MANIFEST} is written by the store; the {draft.kind} has {name}: "
-                "copy what a link points to, or choose another name"
+                "copy what a link points to, or choose another name",
+                "TW-artifact-content",
             )
         files[name] = _entry(found.path)
     metrics = {name: float(value) for name, value in sorted(draft.metrics.items())}
     for name, value in metrics.items():
         if not math.isfinite(value):
             raise ArtifactError(
-                f"a metric must be a finite number; {name} of the {draft.kind} is {value}: leave out what is undefined"
+                f"a metric must be a finite number; {name} of the {draft.kind} is {value}: leave out what is undefined",
+                "TW-not-finite",
             )
     return Manifest(kind=draft.kind, files=files, metrics=metrics)
 

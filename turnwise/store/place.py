@@ -108,7 +108,8 @@ class SharedPlace(ABC):
                     raise StoreUnreachable(
                         f"the shared store {self.url} must answer within {PATIENCE_SECONDS:.0f} s; it does not "
                         f"({first_line}): when it does, give the same command again, which goes on where this one "
-                        "stopped"
+                        "stopped",
+                        "TW-store-unreachable",
                     ) from error
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -117,7 +118,8 @@ class SharedPlace(ABC):
         """The error for a place that does not exist, or refuses access."""
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return ConfigurationError(
-            f"storage.url must name a folder or bucket that exists and that may be read and written; {self.url}: {said}"
+            f"storage.url must name a folder or bucket that exists and may be read and written; {self.url}: {said}",
+            "TW-store-unusable",
         )
 
     def _is_passing(self, error: Exception) -> bool:

@@ -165,5 +165,6 @@ class PlacedArtifacts:
     def _damaged(self, reference: Reference, what: str) -> ArtifactError:
         return ArtifactError(
             f"the artifact {reference} must be what its digest says in {self._place.url}; {what}: run the experiment "
-            "again, which computes it again and replaces it"
+            "again, which computes it again and replaces it",
+            "TW-damaged-artifact",
         )

@@ -100,10 +100,13 @@ def _content(key: str, path: Path) -> str:
     elif path.is_file():
         found = cached_sha256(path)
     else:
-        raise ConfigurationError(f"world.parameters.{key} must name a file or folder; found nothing at {path}")
+        raise ConfigurationError(
+            f"world.parameters.{key} must name a file or folder; found nothing at {path}", "TW-missing-file"
+        )
     if _first.setdefault(path.resolve(), found) != found:
         raise ConfigurationError(
-            f"world.parameters.{key} must not change while a process plays the world; {path} has: start again"
+            f"world.parameters.{key} must not change while a process plays the world; {path} has: start again",
+            "TW-changed-file",
         )
     return found
 

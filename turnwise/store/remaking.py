@@ -80,7 +80,8 @@ def make_again(
                 f"what was pruned must come out as it was when it is made again; the stage {step.record['stage']} made "
                 f"{made} where it had made {step.reference}: {cause}. Use the code and the machine that made it, or "
                 f"delete {store.root / step.reference.kind / step.reference.digest} and run the experiment again, "
-                "which computes this and what follows"
+                "which computes this and what follows",
+                "TW-remade-otherwise",
             )
         for done in (each for each in step.inputs & pruned.keys() if last_use[each] == place):
             store.prune(done, pruned[done])
@@ -128,7 +129,8 @@ def steps_to(store: Store, wanted: Reference) -> list[RecordedStep]:
         raise ArtifactError(
             f"what an artifact was made from must be there to make it again; {wanted} came from "
             f"{', '.join(map(str, origins)) or 'itself'}, of which the store {store.root} holds neither the files nor "
-            "how to make them: run the experiment again"
+            "how to make them: run the experiment again",
+            "TW-origin-lost",
         )
     return _leading_to(wanted, made)
 

@@ -101,11 +101,14 @@ def _bound(key: str, store: Store) -> Reference | None:
     try:
         reference = _reference(json.loads(content))
     except (ValueError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"the record {path} cannot be read ({type(error).__name__}: {error})") from error
+        raise ArtifactError(
+            f"the record {path} cannot be read ({type(error).__name__}: {error})", "TW-damaged-record"
+        ) from error
     if not store.was_made_under(reference, key.rpartition("/")[2]):
         raise ArtifactError(
             f"the record {path} must name what was computed under its own key; the store does not know {reference} to "
-            "have been: the record is that of another stage or call"
+            "have been: the record is that of another stage or call",
+            "TW-damaged-record",
         )
     return reference
 
@@ -113,5 +116,5 @@ def _bound(key: str, store: Store) -> Reference | None:
 def _reference(record: dict[str, Any]) -> Reference:
     """Parse a record. Raises ValueError, TypeError or AttributeError where it is not a stage's record."""
     if "metadata" in record:
-        raise EarlierRecord("the record was written by an earlier version")
+        raise EarlierRecord("the record was written by an earlier version", "TW-other-version")
     return Reference.model_validate(record)

@@ -102,7 +102,8 @@ class PatientClient:
                     raise TrackingUnreachable(
                         f"the database at tracking.uri ({place_of(self._uri)}) must answer within "
                         f"{SECONDS_FOR_A_RESTART:.0f} s; it does not: when it does, give the same command again, which "
-                        "goes on where this one stopped"
+                        "goes on where this one stopped",
+                        "TW-tracking-unreachable",
                     ) from error
             if not waits:
                 waits = True

@@ -79,7 +79,9 @@ def require_store(tracking_uri: str) -> None:
     _require_server(tracking_uri)
     path = sqlite_file(tracking_uri)
     if path is not None and path.exists() and not (path.is_file() and os.access(path, os.W_OK)):
-        raise ConfigurationError(f"tracking.uri must name a database that can be written to; {path} cannot")
+        raise ConfigurationError(
+            f"tracking.uri must name a database that can be written to; {path} cannot", "TW-tracking-unusable"
+        )
     with known_tables(tracking_uri) as known:
         if known is not None:
             return
@@ -92,7 +94,7 @@ def require_store(tracking_uri: str) -> None:
     except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(
-            f"tracking.uri must name a store that can be opened; {tracking_uri}: {said}"
+            f"tracking.uri must name a store that can be opened; {tracking_uri}: {said}", "TW-tracking-unusable"
         ) from error
 
 
@@ -110,7 +112,8 @@ def _require_server(tracking_uri: str) -> None:
     except OSError as error:
         raise ConfigurationError(
             f"tracking.uri must name a server that listens; {parts.hostname}:{port}: {error}: start it with mlflow "
-            "server, or leave the address empty"
+            "server, or leave the address empty",
+            "TW-tracking-unreachable",
         ) from error
 
 

@@ -152,13 +152,15 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
         known = ", ".join(repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities)))
         raise ConfigurationError(
             f"a run must be recorded to be found; in {tracking_uri} there is none with the id, name or tag {wanted!r}; "
-            f"the latest are {_shortened(known) or 'none: run an ablation first'}"
+            f"the latest are {_shortened(known) or 'none: run an ablation first'}",
+            "TW-unknown-run",
         )
     runs = _with_artifacts(client, entities, chosen)
     if not runs:
         raise ConfigurationError(
             f"a run must have made something to be looked into; {wanted or 'the latest ablation'!r} has recorded no "
-            f"{ARTIFACTS_FILE}: run it again, which finds in the store what is computed, or choose another"
+            f"{ARTIFACTS_FILE}: run it again, which finds in the store what is computed, or choose another",
+            "TW-other-version",
         )
     return runs
 
@@ -173,7 +175,8 @@ def find_all_runs(tracking_uri: str) -> list[RecordedRun]:
     runs = _with_artifacts(client, entities, [entity for entity in entities if PARENT in entity.data.tags])
     if not runs:
         raise ConfigurationError(
-            f"an ablation must be recorded to be looked into; in {tracking_uri} there is none: run one first"
+            f"an ablation must be recorded to be looked into; in {tracking_uri} there is none: run one first",
+            "TW-unknown-run",
         )
     return runs
 

@@ -50,7 +50,8 @@ def ui_command(tracking_uri: str, port: int) -> list[str]:
     """
     if tracking_uri.startswith(("http://", "https://")):
         raise ConfigurationError(
-            f"the tracking URI must name a database to start a UI for; {tracking_uri} is a server: open it in a browser"
+            f"the tracking URI must be a database to start a UI for; {tracking_uri} is a server: open it in a browser",
+            "TW-tracking-server",
         )
     environment = [f"{name}={value}" for name, value in PRIVATE.items()]
     # The job runner, which serves MLflow's own LLM judges, would take 240 MB of memory.

@@ -86,7 +86,8 @@ def register_policy(client: TrackingClient, name: str, run_id: str, policy: str,
     logged = next((model for model in models if model.tags.get(POLICY) == policy), None)
     if logged is None:
         raise ConfigurationError(
-            f"a policy must be one that a run was tested with to be registered; {run.info.run_name} has no {policy}"
+            f"a policy must be one that a run was tested with to be registered; {run.info.run_name} has no {policy}",
+            "TW-untested-policy",
         )
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name)

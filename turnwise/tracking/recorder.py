@@ -114,6 +114,7 @@ class Recorder:
         if experiment.lifecycle_stage == "deleted":
             raise ConfigurationError(
                 f"the MLflow experiment must not be deleted; {name!r} is: restore it "
-                f"(mlflow experiments restore --experiment-id {experiment.experiment_id}) or choose another name"
+                f"(mlflow experiments restore --experiment-id {experiment.experiment_id}) or choose another name",
+                "TW-deleted-experiment",
             )
         return str(experiment.experiment_id)

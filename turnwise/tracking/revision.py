@@ -41,11 +41,13 @@ def require_readable(tracking_uri: str) -> None:
     if found not in {script.revision for script in migrations.walk_revisions()}:
         raise ConfigurationError(
             f"{must} was made by a newer MLflow (revision {found}): install that version, or give tracking.uri another "
-            "database"
+            "database",
+            "TW-tracking-revision",
         )
     raise ConfigurationError(
         f"{must} was made by an older one (revision {found}): copy it, then "
-        f"`mlflow db upgrade '{_without_password(tracking_uri)}'`"
+        f"`mlflow db upgrade '{_without_password(tracking_uri)}'`",
+        "TW-tracking-revision",
     )
 
 

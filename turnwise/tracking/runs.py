@@ -116,7 +116,8 @@ class TrackedRun:
         if different:
             raise ConfigurationError(
                 f"one identity must stand for one set of parameters; run {self.id} was recorded with others: "
-                f"{'; '.join(different)}. The identity must digest every parameter that is recorded"
+                f"{'; '.join(different)}. The identity must digest every parameter that is recorded",
+                "TW-repeated-identity",
             )
         for tag in (FAILURE, LEFT_OUT, OUTCOMES, SEEDS, BUDGET):
             if tag in self._entity.data.tags:
@@ -195,7 +196,8 @@ class TrackedRun:
         if len(dataset.digest) > DIGEST_LENGTH:
             raise ConfigurationError(
                 f"a dataset's digest must have at most {DIGEST_LENGTH} characters; "
-                f"{dataset.name} has one of {len(dataset.digest)}: {dataset.digest}"
+                f"{dataset.name} has one of {len(dataset.digest)}: {dataset.digest}",
+                "TW-long-digest",
             )
         entities = mlflow().entities
         entry = entities.Dataset(

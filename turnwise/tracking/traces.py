@@ -68,7 +68,8 @@ def _one_per_turn(
     if [len(of_turns) for of_turns in advantages] != turns:
         raise ConfigurationError(
             f"advantages must have one number per turn of each trajectory, {turns}; "
-            f"found {[len(of_turns) for of_turns in advantages]}"
+            f"found {[len(of_turns) for of_turns in advantages]}",
+            "TW-advantage-shape",
         )
     return advantages
 

@@ -288,7 +288,8 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
         f"the ablation must fit into the memory of {experiment.compute.device}, {available / GIB:,.1f} GiB; by the "
         f"plan {plan.variant} takes {taken} in its phase {plan.peak.name} ({parts_of(plan)}). "
         f"What would change it: {'; '.join([*offered, 'a smaller policy, or a device with more memory'])}. "
-        "turnwise ablation --dry-run prints the whole plan"
+        "turnwise ablation --dry-run prints the whole plan",
+        "TW-small-memory",
     )
 
 

@@ -35,14 +35,16 @@ def require_precision(compute: Compute) -> None:
     if compute.device == "cuda":
         if not has_card():
             raise ConfigurationError(
-                "the device cuda must be there; this machine has no card with a driver: set compute.device to cpu"
+                "the device cuda must be there; this machine has no card with a driver: set compute.device to cpu",
+                "TW-no-cuda",
             )
         return
     flags = platform()["processor"]["flags"]
     if compute.precision == "bfloat16" and flags and not set(BFLOAT16_FLAGS).intersection(flags):
         raise ConfigurationError(
             "precision bfloat16 needs a device with instructions for it; this machine's cpu has none, and would be "
-            "slower than in float32: set compute.precision to float32"
+            "slower than in float32: set compute.precision to float32",
+            "TW-no-bfloat",
         )
 
 

@@ -262,7 +262,7 @@ def divided(outcomes: Mapping[tuple[str, int], Run | TrainingEnded]) -> tuple[li
 def require_none(left_out: Sequence[LeftOut]) -> None:
     """Raise TrainingEnded, with what each message says, unless no run was left out."""
     if left_out:
-        raise TrainingEnded(said_of(left_out))
+        raise TrainingEnded(said_of(left_out), "TW-training-ended")
 
 
 def said_of(left_out: Sequence[LeftOut]) -> str:

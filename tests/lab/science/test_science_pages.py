@@ -108,7 +108,7 @@ def test_dvc_knows_every_ablation_of_every_page() -> None:
 
 
 def test_an_unknown_page_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(ConfigurationError, match=f"a page must be one of {', '.join(NAMES)}"):
+    with pytest.raises(ConfigurationError, match=rf"{', '.join(NAMES)}.*TW-unknown-page"):
         known_claims("mt-grpo")
 
 
@@ -116,7 +116,7 @@ def test_a_relation_to_nothing_is_refused(tmp_path: Path) -> None:
     page = json.loads(json.dumps({**PAGE}))
     page["claims"][0]["relations"][0].pop("than")
     (tmp_path / "page.yaml").write_text(json.dumps(page))
-    with pytest.raises(ConfigurationError, match=f"{', '.join(COMPARING)} are relations to another variant"):
+    with pytest.raises(ConfigurationError, match=rf"{', '.join(COMPARING)}.*TW-option-value"):
         read_claims(tmp_path / "page.yaml")
 
 
@@ -125,7 +125,7 @@ def test_a_relation_to_an_ablation_that_the_page_does_not_have_is_refused(key: s
     page = json.loads(json.dumps(PAGE))
     page["claims"][0]["relations"][0][key] = "another"
     (tmp_path / "page.yaml").write_text(json.dumps(page))
-    with pytest.raises(ConfigurationError, match="must be one of runs; found 'another'"):
+    with pytest.raises(ConfigurationError, match=r"'another'.*TW-option-value"):
         read_claims(tmp_path / "page.yaml")
 
 

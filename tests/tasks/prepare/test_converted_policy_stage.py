@@ -51,5 +51,5 @@ def test_a_file_that_changed_on_the_way_is_refused(small: Small, tmp_path: Path)
     before = parameters(small, tmp_path / "model.gguf")
     with (tmp_path / "model.gguf").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(ConfigurationError, match="found another at"):
+    with pytest.raises(ConfigurationError, match="TW-changed-file"):
         converted_policy.fn(before)

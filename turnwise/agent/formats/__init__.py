@@ -50,7 +50,8 @@ def format_class(name: str) -> type[Format]:
     if not (isinstance(loaded, type) and issubclass(loaded, Format)) or inspect.isabstract(loaded):
         raise ConfigurationError(
             f"agent.format {name!r} must name a subclass of turnwise.agent.formats.Format with all of its methods; "
-            f"found {loaded!r}"
+            f"found {loaded!r}",
+            "TW-plugin-kind",
         )
     return loaded
 

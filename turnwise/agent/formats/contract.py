@@ -124,7 +124,8 @@ class Format(ABC):
         if self.read(reply, len(decision.actions)).actions != decision.actions:
             raise ConfigurationError(
                 f"agent.format {self.name!r} must be able to write every action of the world; what it writes of "
-                f"{list(decision.actions)} is read as something else: choose another format"
+                f"{list(decision.actions)} is read as something else: choose another format",
+                "TW-format-loses-actions",
             )
         return reply
 

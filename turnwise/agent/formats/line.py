@@ -95,7 +95,8 @@ class LineFormat(Format):
         if THOUGHT in self._labels:
             raise ConfigurationError(
                 f"agent.format 'line' writes thoughts as {THOUGHT}: ...; the world {world.name!r} has an action of "
-                "that name: choose another format"
+                "that name: choose another format",
+                "TW-format-loses-actions",
             )
 
     def _labelled(self, reply: str) -> tuple[str, str]:

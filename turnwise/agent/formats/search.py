@@ -41,5 +41,6 @@ class SearchFormat(ThinkFormat):
             raise ConfigurationError(
                 f"agent.format 'search' writes the actions search[...] and answer[...]; the world {world.name!r} has "
                 f"{'the verbs ' + ', '.join(sorted(world.verbs)) if world.verbs else 'another grammar'}; "
-                "set agent.format to 'think-answer'"
+                "set agent.format to 'think-answer'",
+                "TW-format-loses-actions",
             )

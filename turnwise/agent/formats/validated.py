@@ -26,7 +26,9 @@ class ValidatedFormat(Format):
         self.thought_form = _text(self._said("thought_form"), form.thought_form)  # type: ignore[misc]
         self.tags = form.tags  # type: ignore[misc]
         if not isinstance(form.tags, tuple) or not all(isinstance(tag, str) for tag in form.tags):
-            raise ContractError(f"{self._said('tags')} must be a tuple of texts; found {quoted(form.tags)}")
+            raise ContractError(
+                f"{self._said('tags')} must be a tuple of texts; found {quoted(form.tags)}", "TW-answer-type"
+            )
 
     @property
     def form(self) -> str:
@@ -39,7 +41,8 @@ class ValidatedFormat(Format):
         functions: object = self._form.functions
         if functions is not None and not isinstance(functions, DeclaredFunctions):
             raise ContractError(
-                f"{self._said('functions')} must be DeclaredFunctions or None; found {quoted(functions)}"
+                f"{self._said('functions')} must be DeclaredFunctions or None; found {quoted(functions)}",
+                "TW-answer-type",
             )
         return functions
 
@@ -65,7 +68,8 @@ class ValidatedFormat(Format):
         if not isinstance(begin, int) or not 0 <= begin <= len(reply):
             raise ContractError(
                 f"{self._said('action_begins')} must be an index of the reply's {len(reply)} characters; found "
-                f"{quoted(begin)}"
+                f"{quoted(begin)}",
+                "TW-answer-type",
             )
         return begin
 
@@ -99,11 +103,12 @@ class ValidatedFormat(Format):
     def _reply(self, method: str, parsed: Any) -> ParsedReply:
         where = self._said(method)
         if not isinstance(parsed, ParsedReply):
-            raise ContractError(f"{where} must return a ParsedReply; found {quoted(parsed)}")
+            raise ContractError(f"{where} must return a ParsedReply; found {quoted(parsed)}", "TW-answer-type")
         _text(f"the thought that {where} returns", parsed.thought)
         if not isinstance(parsed.actions, tuple) or not all(isinstance(action, str) for action in parsed.actions):
             raise ContractError(
-                f"the actions that {where} returns must be a tuple of texts; found {quoted(parsed.actions)}"
+                f"the actions that {where} returns must be a tuple of texts; found {quoted(parsed.actions)}",
+                "TW-answer-type",
             )
         if parsed.invalid is not None:
             _text(f"the reason in invalid that {where} returns", parsed.invalid)
@@ -112,5 +117,5 @@ class ValidatedFormat(Format):
 
 def _text(what: str, value: object) -> str:
     if not isinstance(value, str):
-        raise ContractError(f"{what} must be a text (str); found {quoted(value)}")
+        raise ContractError(f"{what} must be a text (str); found {quoted(value)}", "TW-answer-type")
     return value

@@ -140,7 +140,8 @@ class Critic(ValueFunction):
         """
         if settings.trunk != "own":
             raise ConfigurationError(
-                f"a critic with a trunk of its own must be set so; found trunk {settings.trunk!r}: use on_trunk_of"
+                f"a critic with a trunk of its own must be set so; found trunk {settings.trunk!r}: use on_trunk_of",
+                "TW-critic-trunk",
             )
         random = derive(seed, "critic") if settings.initial == "random" else None
         trunk = load_trunk(policy, model, device, seed=random, held_on=None if peers is None else "cpu")
@@ -272,7 +273,10 @@ class Critic(ValueFunction):
 def _stored_head(folder: Path) -> dict[str, torch.Tensor]:
     path = folder / VALUE_HEAD_FILE
     if not path.is_file():
-        raise ArtifactError(f"a critic's folder must hold {VALUE_HEAD_FILE}; {folder} does not: compute it again")
+        raise ArtifactError(
+            f"a critic's folder must hold {VALUE_HEAD_FILE}; {folder} does not: compute it again",
+            "TW-incomplete-policy",
+        )
     return load_file(path)
 
 

@@ -51,7 +51,9 @@ class ValueBatch:
             raise ValueError("a value batch must have a return to learn from; found none")
         for name in ("values", "returns"):
             if not np.isfinite(getattr(self, name).values).all():
-                raise NotFiniteError(f"{name} must be finite numbers; found another: the critic or the credit diverged")
+                raise NotFiniteError(
+                    f"{name} must be finite numbers; found another: the critic or the credit diverged", "TW-not-finite"
+                )
 
     @property
     def targets(self) -> int:

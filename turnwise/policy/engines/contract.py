@@ -37,11 +37,15 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.temperature < 0:
-            raise ConfigurationError(f"temperature must be 0 (greedy) or above; found {self.temperature}")
+            raise ConfigurationError(
+                f"temperature must be 0 (greedy) or above; found {self.temperature}", "TW-option-range"
+            )
         if self.max_reply_tokens < 1:
-            raise ConfigurationError(f"max_reply_tokens must be at least 1; found {self.max_reply_tokens}")
+            raise ConfigurationError(
+                f"max_reply_tokens must be at least 1; found {self.max_reply_tokens}", "TW-option-range"
+            )
         if not self.end_tokens:
-            raise ConfigurationError("end_tokens must name the token that ends a reply; found none")
+            raise ConfigurationError("end_tokens must name the token that ends a reply; found none", "TW-no-end-token")
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class EmbeddedEngine:
             tokens, log_probabilities = self._draw(self._forward.next_logits(new))
         if not np.isfinite(log_probabilities).all():
             self.close()
-            raise NotFiniteError("the policy's logits must be finite to be sampled from; they are not")
+            raise NotFiniteError("the policy's logits must be finite to be sampled from; they are not", "TW-not-finite")
         said = self._said[live]
         self._tokens[live, said], self._log_probabilities[live, said] = tokens, log_probabilities
         self._past[live] += new.counts

@@ -193,7 +193,7 @@ class EnginesOnProcesses:
         try:
             answers, failures = self._processes.ask(requests)
             if (loss := self._processes.loss(failures)) is not None:
-                raise EngineLost(loss)
+                raise EngineLost(loss, "TW-engine-lost")
             for _, error in sorted(failures.items()):
                 raise error
         except BaseException:

@@ -48,7 +48,7 @@ def make_engine(
         return EmbeddedEngine(
             device=device, threads=threads, context_length=context_length, maximum_episodes=maximum_episodes
         )
-    raise ConfigurationError(f"engine must be one of vllm, embedded; found {name!r}")
+    raise ConfigurationError(f"engine must be one of vllm, embedded; found {name!r}", "TW-unknown-engine")
 
 
 _resident: dict[tuple[Any, ...], Engine] = {}

@@ -70,9 +70,13 @@ class VllmEngine:
         Raises ConfigurationError for an unknown device, and where vLLM is not installed.
         """
         if device not in VLLM_MOST_BYTES:
-            raise ConfigurationError(f"the engine's device must be one of cpu, cuda; found {device!r}")
+            raise ConfigurationError(
+                f"the engine's device must be one of cpu, cuda; found {device!r}", "TW-unknown-device"
+            )
         if importlib.util.find_spec("vllm") is None:
-            raise ConfigurationError("the engine vllm needs vLLM; it is not installed: set the engine to embedded")
+            raise ConfigurationError(
+                "the engine vllm needs vLLM; it is not installed: set the engine to embedded", "TW-missing-package"
+            )
         self.context_length = context_length
         self.tokens_generated = 0
         self._device, self._threads, self._maximum_episodes = device, threads, maximum_episodes

@@ -74,13 +74,16 @@ def share_of_card(memory: EngineMemory) -> float:
     """
     total = device_bytes("cuda")
     if total is None:
-        raise ConfigurationError("the device cuda must be there; torch finds none: set compute.device to cpu")
+        raise ConfigurationError(
+            "the device cuda must be there; torch finds none: set compute.device to cpu", "TW-no-cuda"
+        )
     needed = memory.weights + memory.cache + memory.graphs + memory.sampling
     if needed > total:
         raise ConfigurationError(
             f"vLLM must fit into the card, {total / GIB:,.1f} GiB; it takes {memory.weights / GIB:,.1f} for the "
             f"policy's weights, {memory.cache / GIB:,.1f} for its cache, {memory.sampling / GIB:,.1f} to sample: set "
-            "agent.context_tokens lower, or choose a smaller policy or a larger card"
+            "agent.context_tokens lower, or choose a smaller policy or a larger card",
+            "TW-small-memory",
         )
     return needed / total
 

@@ -100,7 +100,8 @@ def importance_weights(
         raise MismatchError(
             f"the importance mask must leave a reply token to train on; it leaves none of {used.size} with "
             f"{_bounds(correction)}: engine and learner hold different weights; load the learner's policy into "
-            "the engine before the rollout, or, with rollout.lag, take smaller steps (optimization.learning_rate)"
+            "the engine before the rollout, or, with rollout.lag, take smaller steps (optimization.learning_rate)",
+            "TW-engine-mismatch",
         )
     return ImportanceWeights(
         sequences.at_replies(used),

@@ -511,7 +511,8 @@ class Learner(ScoredPolicy):
             "the learner must give the sampled tokens the log-probabilities that the engine sampled them with; the "
             f"mean difference is {mean:.3g} nats per token, the bound {bound:g}: the engine held other weights "
             "than the learner, or sampled at another temperature. Load the learner's policy into the engine before "
-            "the rollout; for an engine of low precision raise maximum_mismatch"
+            "the rollout; for an engine of low precision raise maximum_mismatch",
+            "TW-engine-mismatch",
         )
 
     def _check_finite(self) -> None:
@@ -523,7 +524,7 @@ class Learner(ScoredPolicy):
         with torch.no_grad():
             entropies = self._pass(pad(begun, [0], self._pad_token, self.model.device))[2]
         if not bool(torch.isfinite(entropies).all()):
-            raise NotFiniteError("the policy's logits must be finite after an update; they are not")
+            raise NotFiniteError("the policy's logits must be finite after an update; they are not", "TW-not-finite")
 
     def _step(self, settings: UpdateSettings) -> float:
         """Take one optimizer step with the accumulated gradient; return its norm before clipping."""

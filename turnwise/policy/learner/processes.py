@@ -120,7 +120,7 @@ class LearnerProcesses:
     def _failure(self, failures: dict[int, Exception]) -> Exception:
         """What to raise: a death before an error, since the others' errors follow from it."""
         if (loss := self._group.loss(failures)) is not None:
-            return LearnerLost(loss)
+            return LearnerLost(loss, "TW-learner-lost")
         errors = [error for _, error in sorted(failures.items())]
         if len({type(error) for error in errors}) == 1 and len(errors) == self.size and not _timed_out(errors[0]):
             return errors[0]
@@ -128,7 +128,8 @@ class LearnerProcesses:
             return own[0]
         return LearnerLost(
             f"all {self.size} learner processes must answer each other in time; process {min(failures)} waited in vain "
-            f"({errors[0]}): {GOES_ON}"
+            f"({errors[0]}): {GOES_ON}",
+            "TW-learner-lost",
         )
 
 

@@ -78,13 +78,15 @@ def require_update(optimization: Optimization, rollout: Rollout) -> None:
     if rollout.lag and optimization.method == "reinforcement" and optimization.correction is None:
         raise ConfigurationError(
             "optimization.correction must be set where rollout.lag is 1, since each batch is sampled by an older "
-            "policy than the one that learns from it; found null: set it to {kind: truncate}, or rollout.lag to 0"
+            "policy than the one that learns from it; found null: set it to {kind: truncate}, or rollout.lag to 0",
+            "TW-uncorrected-lag",
         )
     batch = rollout.prompts * rollout.group_size
     if batch % optimization.mini_batches:
         raise ConfigurationError(
             f"optimization.mini_batches must divide rollout.prompts x rollout.group_size = {batch}; "
-            f"found {optimization.mini_batches}"
+            f"found {optimization.mini_batches}",
+            "TW-mini-batches",
         )
 
 
@@ -96,13 +98,15 @@ def require_distillation(optimization: Optimization, *, rewrites_context: bool, 
         raise ConfigurationError(
             "optimization.distillation shows the policy its whole episode again, with what came of it in the first "
             "message, so that the context must only grow: set agent.context.policy to 'full', agent.thoughts to kept "
-            "and agent.mode to plain, or leave it out"
+            "and agent.mode to plain, or leave it out",
+            "TW-context-not-whole",
         )
     if learner_processes > 1:
         raise ConfigurationError(
             "optimization.distillation compares whole distributions, which one process computes; found "
             f"compute.learner_processes: {learner_processes}: set it to 1, or take credit.estimator self-distillation, "
-            "which compares the sampled tokens' probabilities"
+            "which compares the sampled tokens' probabilities",
+            "TW-not-in-parallel",
         )
 
 
@@ -111,19 +115,21 @@ def require_loss(options: UpdateOptions) -> None:
     if options.loss not in LOSSES:
         answer = peer_answer("optimization.loss", options.loss) or meant(options.loss, LOSSES)
         raise ConfigurationError(
-            f"optimization.loss must be one of {', '.join(LOSSES)}; found {options.loss!r}{answer}"
+            f"optimization.loss must be one of {', '.join(LOSSES)}; found {options.loss!r}{answer}", "TW-unknown-loss"
         )
     known = [name for name in inspect.signature(LOSSES[options.loss]).parameters if name in CLIPS]
     for name, value in _clips(options).items():
         if name not in known:
             raise ConfigurationError(
                 f"optimization.{name}: the loss {options.loss!r} has {' and '.join(known) or 'no clip'}; found {name}: "
-                f"{value}: leave {name} out, or choose another loss"
+                f"{value}: leave {name} out, or choose another loss",
+                "TW-unread-option",
             )
     for name in (name for name in CLIPS if name in options.loss_options):
         raise ConfigurationError(
             f"optimization.loss_options must hold no clip, which is a key of its own; found {name}: set "
-            f"optimization.{name}"
+            f"optimization.{name}",
+            "TW-unread-option",
         )
     try:
         read_options(options.loss, LOSSES[options.loss], options.loss_options)
@@ -145,5 +151,6 @@ def require_full_distribution(*, top_p: float = 1.0, top_k: int = 0) -> None:
             "rollouts that are trained on must sample from the whole distribution: top_p 1 and top_k 0; found "
             f"top_p {top_p} and top_k {top_k}. A policy gradient takes its tokens for samples of the policy that is "
             "trained, which gives every token a probability, while a cut distribution never draws some of them: the "
-            "gradient would be biased, and the ratio wrong. Shape the sampling by its temperature instead"
+            "gradient would be biased, and the ratio wrong. Shape the sampling by its temperature instead",
+            "TW-cut-distribution",
         )

@@ -114,7 +114,8 @@ def require_token_selection(selection: TokenSelection | None) -> None:
     if selection.rule not in RULES:
         raise ConfigurationError(
             f"optimization.token_selection.rule must be one of {', '.join(RULES)}; found {selection.rule!r}"
-            f"{meant(selection.rule, RULES)}"
+            f"{meant(selection.rule, RULES)}",
+            "TW-unknown-rule",
         )
     try:
         options = read_options(selection.rule, RULES[selection.rule], selection.options)
@@ -123,7 +124,8 @@ def require_token_selection(selection: TokenSelection | None) -> None:
     if selection.rule == "clip-cov" and options["low"] >= options["high"]:
         raise ConfigurationError(
             "optimization.token_selection.options: low must be below high, or no token is between them; found "
-            f"low {options['low']:g} and high {options['high']:g}"
+            f"low {options['low']:g} and high {options['high']:g}",
+            "TW-reversed-bounds",
         )
 
 

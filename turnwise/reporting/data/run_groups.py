@@ -59,19 +59,21 @@ def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
         if run.artifacts.test is None:
             raise ConfigurationError(
                 f"a run must have been tested to be compared; {run.name} ({run.id[:8]}) of {run.ablation} "
-                "has not been: let it end, or leave it out"
+                "has not been: let it end, or leave it out",
+                "TW-untested-run",
             )
         group = groups.setdefault(name, Group(name))
         if run.artifacts.seed in group.runs:
             both = f"{group.runs[run.artifacts.seed].id[:8]} and {run.id[:8]}"
             raise ConfigurationError(
-                f"a variant has one run per seed; {name} has two with seed {run.artifacts.seed}: {both}: name one by id"
+                f"a seed must have one run; {name} has two with seed {run.artifacts.seed}: {both}: name one by id",
+                "TW-repeated-seeds",
             )
         group.runs[run.artifacts.seed] = run
     missing = [name for name, group in groups.items() if not group.runs]
     if len(missing) == len(groups):
         raise ConfigurationError(
-            f"a run must be sound to be compared; a fault has left out all of {', '.join(missing)}"
+            f"a run must be sound to be compared; a fault has left out all of {', '.join(missing)}", "TW-faulty-runs"
         )
     for name in missing:
         _logger.warning("%s is not compared: a fault has left out every run of it", name)
@@ -187,7 +189,8 @@ def _test_metrics(run: RecordedRun, world: World, column: Column) -> dict[str, f
     if not found:
         raise ConfigurationError(
             f"a run must have a value of the measure {column.heading!r} to be compared; {run.name} ({run.id[:8]}) has "
-            "none on the test task set: leave it out"
+            "none on the test task set: leave it out",
+            "TW-missing-measure",
         )
     return found
 
