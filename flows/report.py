@@ -18,7 +18,7 @@ from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
 from turnwise.exports.policy import register_best
 from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
-from turnwise.records.metrics import summary_metrics
+from turnwise.records.metrics import comparison_columns, summary_metrics
 from turnwise.records.record import AblationRecord, tracking_uri
 from turnwise.records.results import (
     all_references,
@@ -29,6 +29,7 @@ from turnwise.records.results import (
     with_circumstances,
     write_results,
 )
+from turnwise.reporting.finding import report_finding
 from turnwise.reporting.formatting import budget_sentences, race_sentences
 from turnwise.results.cells import WARM_START
 from turnwise.results.report import ReportedRun, ReportParameters
@@ -155,7 +156,15 @@ def publish(
     written = None if data.costs is None else data.costs.at_budget
     budget = [] if written is None else budget_sentences(written)
     record.tracked.close(
-        folder / "report.html", digest, summary_metrics(data), sentences, said_of(outcome.left_out), seeds, budget
+        folder / "report.html",
+        digest,
+        summary_metrics(data),
+        sentences,
+        said_of(outcome.left_out),
+        seeds,
+        budget,
+        finding=report_finding(data),
+        comparisons=comparison_columns(data),
     )
     if (name := experiment.tracking.register_as) is not None:
         uri = tracking_uri(experiment)

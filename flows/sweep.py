@@ -146,7 +146,9 @@ def sweep(
     write_whole(folder / "sweep.json", report.to_json())
     write_whole(folder / "sweep.csv", report.to_csv())
     outcomes = [] if report.outcomes is None else report.outcomes.sentences()
-    record.tracked.close(folder / "sweep.csv", digest, outcomes=outcomes, fault=said_of(left_out))
+    record.tracked.close(
+        folder / "sweep.csv", digest, outcomes=outcomes, fault=said_of(left_out), finding=report.finding()
+    )
     flow_progress.complete()
     return SweepResult(report, folder, digest, display.computed, display.found, left_out)
 

@@ -101,6 +101,8 @@ def test_the_best_policy_is_registered_once_and_is_opened_by_mlflow(
     with tracking_at(address):
         pipeline = mlflow.transformers.load_model("models:/tiny-agent@best")
         answers = mlflow.pyfunc.load_model("models:/tiny-agent@best")
+        saved = mlflow.models.get_model_info("models:/tiny-agent@best")
+    assert saved.flavors["transformers"]["source_model_name"] == "tiny-agent"
     asked = [{"role": "user", "content": "hello"}]
     reply = pipeline(asked, max_new_tokens=4, do_sample=False)[0]["generated_text"][-1]
     assert reply["role"] == "assistant"

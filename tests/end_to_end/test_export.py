@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from served_policy import asked, require_greedy, served
 from tensorboardX.proto import event_pb2
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from wandb.proto.wandb_internal_pb2 import Record
 
 from flows.commands import cli
 from tasks.playing import frame_of
@@ -227,6 +228,7 @@ def test_curves_are_scalars_in_tensorboards_files(run: RecordedRun, tmp_path: Pa
     folder = exported(tmp_path / "curves", "--as", "tensorboard")
     (file,) = (folder / run.name).iterdir()
     written: dict[int, dict[str, float]] = {}
+    sections: dict[str, set[str]] = {}
     content, place = file.read_bytes(), 0
     while place < len(content):  # records: 8 bytes of length, 4 of its checksum, an event, 4 of its checksum
         (length,) = struct.unpack_from("<Q", content, place)
@@ -234,13 +236,20 @@ def test_curves_are_scalars_in_tensorboards_files(run: RecordedRun, tmp_path: Pa
         place += 12 + length + 4
         for value in event.summary.value:
             if value.HasField("simple_value"):
-                written.setdefault(event.step, {})[value.tag] = value.simple_value
+                section, _, name = value.tag.partition("/")
+                sections.setdefault(section, set()).add(name)
+                written.setdefault(event.step, {})[name] = value.simple_value
+    assert sorted(sections)[:2] == ["1 success", "2 rewards"]
+    assert {"rollout/success", "validation/sampled/success", "test/greedy/success"} <= sections["1 success"]
     curves = runs(run.id).curves().set_index("iteration")
     assert sorted(written) == sorted(curves.index)
     for number, metrics in written.items():
         validated = {name: value for name, value in metrics.items() if not name.startswith("test/")}
         recorded = curves.loc[number].drop(["run", "variant", "seed"]).dropna()
         named = {mlflow_name(name): value for name, value in recorded.to_dict().items()}
+        silent = [name for name in named if name.startswith("alarm/") and not curves[name].fillna(0).any()]
+        assert silent
+        named = {name: value for name, value in named.items() if name not in silent}
         assert validated == pytest.approx(named, rel=1e-6)
     test = {name: value for name, value in written[max(written)].items() if name.startswith("test/")}
     assert test == pytest.approx({name: run.metrics[name] for name in test}, rel=1e-6) and "test/greedy/success" in test
@@ -249,9 +258,38 @@ def test_curves_are_scalars_in_tensorboards_files(run: RecordedRun, tmp_path: Pa
 def test_curves_are_an_offline_run_of_weights_and_biases(run: RecordedRun, tmp_path: Path) -> None:
     folder = exported(tmp_path / "curves", "--as", "wandb")
     (file,) = folder.glob("wandb/offline-run-*/*.wandb")
-    content = file.read_bytes()
-    named = [run.name, *map(mlflow_name, runs(run.id).curves().columns)]
-    assert not [name for name in named if name.encode() not in content]
+    records = [Record.FromString(each) for each in log_records(file.read_bytes())]
+    (about,) = (record.run for record in records if record.HasField("run"))
+    assert (about.display_name, about.run_id, about.run_group) == (run.name, run.id, run.artifacts.variant)
+    written: dict[int, dict[str, float]] = {}
+    for record in records:
+        if record.HasField("history"):
+            items = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
+            written[items.pop("_step")] = items
+    curves = runs(run.id).curves().set_index("iteration")
+    assert sorted(written) == sorted(curves.index)
+    for number, metrics in written.items():
+        recorded = curves.loc[number].drop(["run", "variant", "seed"]).dropna()
+        named = {mlflow_name(name): value for name, value in recorded.to_dict().items()}
+        assert {name: metrics[name] for name in named} == pytest.approx(named, rel=1e-6)
+    assert written[max(written)]["test/greedy/success"] == pytest.approx(run.metrics["test/greedy/success"])
+
+
+def log_records(content: bytes) -> Iterator[bytes]:
+    """The records of LevelDB's log format, in which W&B writes its files, after 7 bytes of its own: blocks of 32 KiB with
+    pieces that have 4 bytes of a checksum, 2 of their length, and one that is 1 for a whole record, 2 to 4 for the
+    first, a middle and the last piece of one."""
+    block, place, whole = 32768, 7, b""
+    while place < len(content):
+        if block - place % block < 7:  # no piece begins so near to a block's end
+            place += block - place % block
+            continue
+        length, kind = struct.unpack_from("<HB", content, place + 4)
+        whole += content[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):
+            yield whole
+            whole = b""
 
 
 def test_what_leaves_as_curves_is_of_no_iteration(run: RecordedRun, tmp_path: Path) -> None:

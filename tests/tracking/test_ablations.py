@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,10 @@ from tracking_samples import TASK_SET
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.store import Reference
 from turnwise.tracking import Recorder
-from turnwise.tracking.ablations import AblationDescription, TrackedAblation, differing_first
+from turnwise.tracking.ablations import COMPARISONS_TABLE, AblationDescription, TrackedAblation, differing_first
 from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, newest_view, read_text
-from turnwise.tracking.runs import TrackedRun
+from turnwise.tracking.runs import NOTE, TrackedRun
+from turnwise.tracking.views import ENTRY, with_entry
 
 PLAIN = {"credit": {"estimator": "grpo", "options": {}}, "prompts": 8}
 TURNS = {"credit": {"estimator": "mt-grpo", "options": {"rule": "paper"}}, "prompts": 8}
@@ -53,12 +55,39 @@ def test_an_ablation_that_is_recorded_again_adds_no_run(open_recorder: Callable[
     report.write_text("<p>report</p>")
     uri = open_recorder().tracking_uri
     assert newest_view(uri) is None, "none has ended"
-    again.close(report, "digest", {"table/turns/sampled": 0.5, "table/turns/sampled_low": 0.4})
+    client = open_recorder()._client
+    client.set_experiment_tag(client.run(run.id).info.experiment_id, NOTE, "Ours since May.")
+    again.close(
+        report,
+        "digest",
+        {"table/turns/sampled": 0.5, "table/turns/sampled_low": 0.4},
+        finding="turns beats plain.",
+        comparisons={"comparison": ["turns − plain"], "verdict": ["higher"]},
+    )
     assert (again.parent.finished, again.parent.result) == (True, "digest")
     found = open_recorder()._client.run(again.parent.id)
     assert found.data.metrics == {"table/turns/sampled": 0.5, "table/turns/sampled_low": 0.4}
     place = f"runs?viewStateShareKey=turnwise-{again.parent.id[:12]}&compareRunsMode=CHART"
-    assert newest_view(uri) == ("credit rules", f"#/experiments/{found.info.experiment_id}/{place}")
+    address = f"#/experiments/{found.info.experiment_id}/{place}"
+    assert newest_view(uri) == ("credit rules", address)
+    assert found.data.tags[NOTE] == "turns beats plain."
+    described = client.get_experiment(found.info.experiment_id).tags[NOTE]
+    assert described == f"**[credit rules]({address})**: turns beats plain.\n\nOurs since May."
+    table = json.loads(client.content(found, COMPARISONS_TABLE) or b"")
+    assert table == {"columns": ["comparison", "verdict"], "data": [["turns − plain", "higher"]]}
+
+
+def test_an_experiments_description_has_each_view_once_the_newest_first_and_what_else_was_written() -> None:
+    def entry(number: int, said: str) -> str:
+        return f"**[{number}](runs?{ENTRY}{number}&compareRunsMode=CHART)**: {said}"
+
+    described = "Read this first."
+    for number, said in ((1, "old"), (2, "other"), (1, "new")):
+        described = with_entry(entry(number, said), f"turnwise-{number}", described)
+    assert described == "\n\n".join([entry(1, "new"), entry(2, "other"), "Read this first."])
+    long = entry(3, "x" * 4900)
+    assert with_entry(long, "turnwise-3", described) == f"{long}\n\nRead this first."
+    assert with_entry(entry(4, "x" * 6000), "turnwise-4", "mine") == "mine", "what MLflow would refuse is left out"
 
 
 def test_a_run_that_was_ended_is_finished_and_tagged_and_a_fault_fails_the_run_and_its_ablation(

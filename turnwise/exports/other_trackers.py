@@ -4,13 +4,15 @@
     wandb          FOLDER/wandb/offline-run-.../run-ID.wandb    wandb sync FOLDER/wandb/offline-run-*
 
 A step is an iteration; 0 is the warm start. Metrics have the names that they have in MLflow; those on the test
-tasks stand at the last iteration.
+tasks stand at the last iteration. TensorBoard shows its sections by name, so each has a number there, success first;
+alarms that never rang are left out.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +25,17 @@ from turnwise.tracking.values import mlflow_name
 
 PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 """What writes the files of each tracker: both are in the extra `trackers`."""
+SECTIONS: tuple[tuple[str, str], ...] = (
+    ("1 success", r"(test|validation|rollout)(/\w+)?/(success|pass_at_\d+)"),
+    ("2 rewards", r".+/reward/.+"),
+    ("3 training", r"(rollout|update|credit|horizon)/.+"),
+    ("4 validation", r"validation/.+"),
+    ("5 test", r"test/.+"),
+    ("7 machine", r"(seconds|speed|memory)/.+"),
+    ("8 alarms", r"alarm/.+"),
+    ("6 monitors", r".+"),
+)
+"""The sections of TensorBoard's page, and the names of their metrics; the first that fits counts."""
 HOW_TO_READ = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/wandb/offline-run-*"}
 
 
@@ -61,9 +74,16 @@ def _write_tensorboard(run: RecordedRun, folder: Path) -> None:
     with SummaryWriter(str(folder / run.name.replace("/", "-")), write_to_disk=True) as writer:
         parameters = json.dumps(run.artifacts.experiment, indent=1)
         writer.add_text("parameters", f"    {parameters.replace(chr(10), f'{chr(10)}    ')}")
-        for number, metrics in _points(run):
+        points = list(_points(run))
+        rang = {name for _, metrics in points for name, value in metrics.items() if value}
+        for number, metrics in points:
             for name, value in metrics.items():
-                writer.add_scalar(name, value, number)
+                if name in rang or not name.startswith("alarm/"):
+                    writer.add_scalar(f"{_section(name)}/{name}", value, number)
+
+
+def _section(metric: str) -> str:
+    return next(section for section, pattern in SECTIONS if re.fullmatch(pattern, metric))
 
 
 def _write_wandb(run: RecordedRun, folder: Path) -> None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from turnwise.reporting.data.tables import headline_columns
+from turnwise.reporting.formatting import verdict, with_bounds
 from turnwise.results.report_data import ReportData
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RunArtifacts
@@ -109,3 +111,21 @@ def summary_metrics(report: ReportData) -> dict[str, float]:
                 if cell.low is not None and cell.high is not None:
                     metrics |= {f"table/{name}/{mode}_low": cell.low, f"table/{name}/{mode}_high": cell.high}
     return metrics
+
+
+def comparison_columns(report: ReportData) -> dict[str, list[Any]]:
+    """The ablation's comparisons as a table, by column. MLflow shows the second by the first."""
+    rows = [
+        (judgement.measure, each)
+        for judgement in (report.judgement, report.greedy)
+        if judgement is not None
+        for each in judgement.comparisons
+    ]
+    return {
+        "comparison": [f"{each.first} − {each.second}, {measure}" for measure, each in rows],
+        "result": [f"{with_bounds(each.difference, 2, sign=True)}, {verdict(each)}" for _, each in rows],
+        "difference": [each.difference.value for _, each in rows],
+        "low": [each.difference.low for _, each in rows],
+        "high": [each.difference.high for _, each in rows],
+        "corrected p": [each.corrected for _, each in rows],
+    }

@@ -22,6 +22,8 @@ from turnwise.tracking.runs import BUDGET, OUTCOMES, SEEDS, Dataset, TrackedRun
 from turnwise.tracking.values import flatten
 from turnwise.tracking.views import Chart
 
+COMPARISONS_TABLE = "comparisons.json"
+"""The table of an ablation's comparisons among its MLflow artifacts."""
 SAME = "with/"
 """Prefix of the parameters that all variants share. MLflow sorts by name, so the differing ones come first."""
 COLUMNS = ("test/sampled/success", "test/greedy/success", "validation/sampled/success")
@@ -94,8 +96,13 @@ class TrackedAblation:
         fault: str = "",
         seeds: Sequence[str] = (),
         budget: Sequence[str] = (),
+        finding: str = "",
+        comparisons: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         """Finish the parent run with the ablation's report, and the figures of its table as metrics.
+
+        `finding` is the description of the run, and stands with a link to the view above the experiment's runs;
+        `comparisons`, by column, is a table of the run.
 
         `outcomes` says which runs were ended early or left out, `seeds` after how many of them comparisons ended,
         `budget` what they came to at the budget that was written down. With a `fault`, which has left runs out, the
@@ -104,6 +111,10 @@ class TrackedAblation:
         self.parent.log_artifact(report)
         self.parent.log_summary(summary or {})
         self.parent.save_view(f"{self._about.name}: by variant", COLUMNS, CHARTS)
+        if comparisons:
+            self.parent.log_table(comparisons, COMPARISONS_TABLE)
+        if finding:
+            self.parent.describe(self._about.name, finding)
         if outcomes:
             self.parent.tag(OUTCOMES, " ".join(outcomes))
         if seeds:

@@ -94,7 +94,7 @@ def register_policy(client: TrackingClient, name: str, run_id: str, policy: str,
     known = client.search_model_versions(f"name = '{name}'")
     registered = next((each for each in known if each.tags.get(POLICY) == policy and each.run_id == run_id), None)
     if registered is None:
-        _add_weights(client, logged.model_id, folder)
+        _add_weights(client, logged.model_id, folder, name)
         with _as_default(
             client.tracking_uri
         ):  # MLflow looks the model up in the default store, whatever the client's is
@@ -105,11 +105,12 @@ def register_policy(client: TrackingClient, name: str, run_id: str, policy: str,
     return str(registered.version)
 
 
-def _add_weights(client: TrackingClient, model_id: str, folder: Path) -> None:
-    """Copy a policy into its logged model, which is external no longer."""
+def _add_weights(client: TrackingClient, model_id: str, folder: Path, name: str) -> None:
+    """Copy a policy into its logged model, which is external no longer; its source is the registered name."""
     from huggingface_hub import ModelCard
 
     mlflow()
+    from mlflow.models import Model
     from mlflow.transformers import save_model
 
     with tempfile.TemporaryDirectory() as parent:
@@ -123,6 +124,9 @@ def _add_weights(client: TrackingClient, model_id: str, folder: Path) -> None:
                 f"{package}=={version(package).partition('+')[0]}" for package in ("torch", "transformers")
             ],
         )
+        description = Model.load(str(model))
+        description.flavors["transformers"]["source_model_name"] = name  # else the folder, which is gone soon
+        description.save(str(model / "MLmodel"))
         client.log_model_artifacts(model_id, str(model))
     client.delete_logged_model_tag(model_id, EXTERNAL)
 

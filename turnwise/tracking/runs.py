@@ -30,7 +30,7 @@ from turnwise.tracking.values import (
     shortened,
     shortened_tags,
 )
-from turnwise.tracking.views import VIEW, Chart, saved_view, view_key
+from turnwise.tracking.views import VIEW, Chart, saved_view, view_address, view_key, with_entry
 
 if TYPE_CHECKING:
     from turnwise.data.trajectory import Trajectory
@@ -54,6 +54,8 @@ BUDGET = "turnwise.budget"
 """The tag of an ablation that says what its comparisons came to at the budget that was written down."""
 WRITER = "turnwise.writer"
 """The tag that names who has written a run's metrics last: an id of one `TrackedRun` of one process."""
+NOTE = "mlflow.note.content"
+"""MLflow's tag of a description, in Markdown."""
 NOT_FINITE = "not_finite"
 DIGEST_LENGTH = 36
 
@@ -234,6 +236,19 @@ class TrackedRun:
         """Save a view (*Views* on the experiment's page): this run's children by variant, these metrics as columns."""
         value = saved_view(name, self._entity.info.start_time, self.id, columns, charts)
         self._client.tag_experiment(self._entity.info.experiment_id, f"{VIEW}{view_key(self.id)}", value)
+
+    def describe(self, name: str, finding: str) -> None:
+        """Have an unfinished run described by what it has found, also above the list of the experiment's runs.
+
+        There the newest comes first, with a link to the run's view; what others have written there stays.
+        """
+        if self.finished:
+            return
+        self.tag(NOTE, finding)
+        experiment = self._entity.info.experiment_id
+        entry = f"**[{name}]({view_address(experiment, self.id)})**: {finding}"
+        before = self._client.get_experiment(experiment).tags.get(NOTE, "")
+        self._client.tag_experiment(experiment, NOTE, with_entry(entry, view_key(self.id), before))
 
     def log_trajectories(
         self,

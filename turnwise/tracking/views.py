@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 VIEW = "mlflow.sharedViewState."
+ENTRY = "viewStateShareKey=turnwise-"
+"""By this a paragraph of an experiment's description is known as one of a view's."""
+LONGEST_DESCRIPTION = 5000
+"""The most characters that MLflow takes as a tag of an experiment."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,20 @@ def view_key(parent_id: str) -> str:
 def view_address(experiment_id: str, parent_id: str) -> str:
     """Where MLflow shows the view's charts, below the address of its pages."""
     return f"#/experiments/{experiment_id}/runs?viewStateShareKey={view_key(parent_id)}&compareRunsMode=CHART"
+
+
+def with_entry(entry: str, key: str, description: str) -> str:
+    """An experiment's description with the entry of a view first, in place of its former one (which has its key).
+
+    Entries are paragraphs. Where they come to more than MLflow takes, the oldest are left out; other text stays.
+    """
+    paragraphs = [each for each in description.split("\n\n") if each and f"={key}&" not in each]
+    while len("\n\n".join([entry, *paragraphs])) > LONGEST_DESCRIPTION:
+        ours = [place for place, each in enumerate(paragraphs) if ENTRY in each]
+        if not ours:
+            return description
+        del paragraphs[ours[-1]]
+    return "\n\n".join([entry, *paragraphs])
 
 
 def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str], charts: Sequence[Chart] = ()) -> str:
