@@ -276,9 +276,11 @@ def test_curves_are_an_offline_run_of_weights_and_biases(run: RecordedRun, tmp_p
 
 
 def log_records(content: bytes) -> Iterator[bytes]:
-    """The records of LevelDB's log format, in which W&B writes its files, after 7 bytes of its own: blocks of 32 KiB with
-    pieces that have 4 bytes of a checksum, 2 of their length, and one that is 1 for a whole record, 2 to 4 for the
-    first, a middle and the last piece of one."""
+    """The records of LevelDB's log format, in which W&B writes its files, after 7 bytes of its own.
+
+    Blocks of 32 KiB have pieces: 4 bytes of a checksum, 2 of a length, and one that is 1 for a whole record, 2 to 4 for
+    the first, a middle and the last piece of one.
+    """
     block, place, whole = 32768, 7, b""
     while place < len(content):
         if block - place % block < 7:  # no piece begins so near to a block's end
