@@ -239,8 +239,8 @@ def test_curves_are_scalars_in_tensorboards_files(run: RecordedRun, tmp_path: Pa
                 section, _, name = value.tag.partition("/")
                 sections.setdefault(section, set()).add(name)
                 written.setdefault(event.step, {})[name] = value.simple_value
-    assert sorted(sections)[:2] == ["1 success", "2 rewards"]
-    assert {"rollout/success", "validation/sampled/success", "test/greedy/success"} <= sections["1 success"]
+    assert sorted(sections)[:2] == ["1_success", "2_rewards"]
+    assert {"rollout/success", "validation/sampled/success", "test/greedy/success"} <= sections["1_success"]
     curves = runs(run.id).curves().set_index("iteration")
     assert sorted(written) == sorted(curves.index)
     for number, metrics in written.items():

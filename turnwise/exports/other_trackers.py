@@ -26,14 +26,14 @@ from turnwise.tracking.values import mlflow_name
 PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 """What writes the files of each tracker: both are in the extra `trackers`."""
 SECTIONS: tuple[tuple[str, str], ...] = (
-    ("1 success", r"(test|validation|rollout)(/\w+)?/(success|pass_at_\d+)"),
-    ("2 rewards", r".+/reward/.+"),
-    ("3 training", r"(rollout|update|credit|horizon)/.+"),
-    ("4 validation", r"validation/.+"),
-    ("5 test", r"test/.+"),
-    ("7 machine", r"(seconds|speed|memory)/.+"),
-    ("8 alarms", r"alarm/.+"),
-    ("6 monitors", r".+"),
+    ("1_success", r"(test|validation)/(sampled|greedy)/(success|pass_at_\d+)|rollout/success"),
+    ("2_rewards", r".+/reward/.+"),
+    ("3_training", r"(rollout|update|credit|horizon)/.+"),
+    ("4_validation", r"validation/.+"),
+    ("5_test", r"test/.+"),
+    ("7_machine", r"(seconds|speed|memory)/.+"),
+    ("8_alarms", r"alarm/.+"),
+    ("6_monitors", r".+"),
 )
 """The sections of TensorBoard's page, and the names of their metrics; the first that fits counts."""
 HOW_TO_READ = {"tensorboard": "tensorboard --logdir {}", "wandb": "wandb sync {}/wandb/offline-run-*"}
