@@ -10,8 +10,10 @@ import pytest
 from recorded_runs import record, tiny, tracking_uri
 
 from flows.commands import cli
+from tasks.restoring import opened
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError, DiskFull
+from turnwise.records.sources import answer
 from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, judged, outcomes_of
 from turnwise.reporting.terminal.verdicts import standings
 from turnwise.results.cells import cell
@@ -194,3 +196,12 @@ def test_that_a_race_is_tested_once_here_is_said_with_what_its_looks_came_to(
     assert "Here each is tested once, as if their number had been fixed" in printed and ENDED_RACE in printed
     assert judged(groups("racing"), 0.8).notes[-1].endswith("at all looks together: they are still added.")
     assert not any("looks" in note for note in judged(groups("first"), 0.8).notes)
+
+
+def test_the_lineage_of_a_p_says_where_seeds_were_added_that_it_tests_once(home: Path) -> None:
+    said = {
+        name: answer("good - poor/corrected p", find_runs(tracking_uri(), name), opened=opened).manner
+        for name in ("first", "race", "racing")
+    }
+    once = f"{said['first']}; tested once, as if the number of seeds had been fixed. At all looks together: "
+    assert (said["race"], said["racing"]) == (once + ENDED_RACE, once + "seeds are still added")

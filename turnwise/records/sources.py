@@ -211,8 +211,18 @@ def _answer_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer |
             sources = [*_tests(one, groups, judgement.measure), *_tests(other, groups, judgement.measure)]
             difference = f"difference in {judgement.measure}, over {comparison.difference.over}"
             over = difference if column == "difference" else f"of the {difference}"
+            over += _once(sources)
             return NumberAnswer(COMPARED[column](comparison, comparison.first != one), over, sources)
     return None
+
+
+def _once(sources: Sequence[Source]) -> str:
+    """What to know of a comparison for which seeds were added: the report has its value at all looks together."""
+    races = {run.race for source in sources if (run := source.run) is not None and run.race is not None}
+    if not races:
+        return ""
+    found = " ".join(sorted(filter(None, races))) or "seeds are still added"
+    return f"; tested once, as if the number of seeds had been fixed. At all looks together: {found}"
 
 
 def _judgement(groups: Sequence[Group], column: str) -> Judgement:
