@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from lab.science.claim_figures import claim_figure
 from lab.science.claim_verdicts import LEVEL, DecidedClaim, decide
 from lab.science.claims import ClaimsPage
-from lab.science.claims_power import open_relations, planned_seeds
+from lab.science.claims_power import costs_of_deciding, open_relations, planned_seeds
 from lab.science.tuning import best_rates, tried_rates
 from turnwise.reporting.figures.drawing import Figure, styles, wrapped
 from turnwise.reporting.figures.learning_curves import draw_variant, ended_handle, ended_seeds
@@ -47,6 +47,7 @@ def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
     """The page as Markdown. `records` holds the ablations that were run, by name."""
     reports = {ablation: record.report for ablation, record in records.items()}
     decisions = decide(claims, reports)
+    still_open = open_relations(claims, decisions, reports)
     return render(
         "lab",
         "science.md.jinja",
@@ -57,7 +58,8 @@ def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
         claim_figures=_claim_figures(name, decisions, records),
         evidence=[evidence for decided in decisions for evidence in decided.evidence],
         planned_seeds=planned_seeds(claims, reports),
-        open_relations=open_relations(claims, decisions, reports),
+        open_relations=still_open,
+        costs_of_deciding=costs_of_deciding(decisions, still_open),
         ablations=[_ablation(name, ablation, claims, record) for ablation, record in records.items()],
         missing={ablation: planned for ablation, planned in claims.ablations.items() if ablation not in records},
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from turnwise.statistics.power import MOST_SEEDS, POWER, power, seeds_to_decide, smallest_decided
+from turnwise.statistics.power import MOST_SEEDS, POWER, power, seeds_to_correlate, seeds_to_decide, smallest_decided
 
 
 def test_seeds_are_those_of_the_textbook() -> None:
@@ -43,3 +43,24 @@ def test_no_difference_needs_more_seeds_than_there_are() -> None:
 def test_what_has_no_power_is_refused(seeds: int, deviation: float) -> None:
     with pytest.raises(ValueError, match="seeds must be 2 or more, and the deviation above 0"):
         power(0.1, deviation, seeds, 0.05)
+
+
+def test_the_pairs_that_find_a_correlation_are_those_of_fishers_transformation() -> None:
+    # artanh 0.5 = 0.549306; ((1.959964 + 0.841621) / 0.549306)^2 + 3 = 29.01.
+    assert seeds_to_correlate(0.5, 0.05) == seeds_to_correlate(-0.5, 0.05) == 30
+    # artanh 0.9 = 1.472219: 3.62 + 3.
+    assert seeds_to_correlate(0.9, 0.05) == 7
+    assert seeds_to_correlate(0.0, 0.05) is None and seeds_to_correlate(0.01, 0.05) is None
+
+
+def test_so_many_pairs_find_the_correlation_with_the_power_that_was_wanted() -> None:
+    pairs = seeds_to_correlate(0.6, 0.01)
+    assert pairs is not None
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(20_000, pairs))
+    y = 0.6 * x + 0.8 * generator.normal(size=x.shape)
+    x, y = (each - each.mean(axis=1, keepdims=True) for each in (x, y))
+    r = (x * y).sum(axis=1) / np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+    t = r * np.sqrt((pairs - 2) / (1 - r**2))
+    # Fisher's transformation asks for a pair or two more than are needed.
+    assert POWER - 0.01 < float((t > stats.t.ppf(0.995, pairs - 2)).mean()) < POWER + 0.04

@@ -5,7 +5,12 @@ statistic of n pairs follows the noncentral t distribution; a two-sided test of 
 
     power(n) = P(T > t),   T ~ t(n - 1, noncentrality d sqrt(n) / s),   t = the 1 - a / 2 quantile of t(n - 1)
 
-(Cohen 1988, chapter 2). s is a pilot's: runs on other seeds, before those that decide. Where many relations are tested
+(Cohen 1988, chapter 2). Two deviations of pairs differ where sum and difference correlate (Pitman 1939, Morgan 1939);
+by Fisher's transformation a correlation r is found with
+
+    n = 3 + ((z(1 - a / 2) + z(power)) / artanh |r|)^2,   z the quantiles of the normal.
+
+s is a pilot's: runs on other seeds, before those that decide. Where many relations are tested
 together, a is divided by their number: Holm's correction begins there, so the seeds are too many rather than too few.
 """
 
@@ -72,3 +77,14 @@ def smallest_found(error: float, freedom: float, level: float, wanted: float = P
     while power_of_test(largest, error, freedom, level) < wanted:
         largest *= 2
     return float(optimize.brentq(lambda each: power_of_test(each, error, freedom, level) - wanted, 0.0, largest))
+
+
+def seeds_to_correlate(correlation: float, level: float, wanted: float = POWER) -> int | None:
+    """The fewest pairs that find a correlation with probability `wanted`; None if `MOST_SEEDS` are too few."""
+    from scipy import special
+
+    size = abs(math.atanh(correlation))
+    quantiles = float(special.ndtri(1 - level / 2) + special.ndtri(wanted))
+    if size * math.sqrt(MOST_SEEDS - 3) < quantiles:
+        return None
+    return math.ceil(3 + (quantiles / size) ** 2)

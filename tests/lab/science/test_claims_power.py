@@ -1,15 +1,17 @@
 """A page says before the runs how many seeds it needs, and after them what would decide what stayed open."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lab.science.claim_verdicts import decide
 from lab.science.claims import ClaimsPage
-from lab.science.claims_power import open_relations, planned_seeds
+from lab.science.claims_power import NIGHT, costs_of_deciding, open_relations, planned_seeds
+from turnwise.reporting.formatting import duration
 from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
-from turnwise.statistics.power import seeds_to_decide, smallest_decided
+from turnwise.statistics.power import seeds_to_correlate, seeds_to_decide, smallest_decided
 
 OURS, THEIRS = (0.50, 0.54, 0.46, 0.52), (0.49, 0.50, 0.48, 0.49)
 DEVIATION = 0.026458
@@ -67,16 +69,40 @@ def test_what_stayed_open_is_told_with_what_would_decide_it() -> None:
     assert found.needed is not None and found.seconds == pytest.approx(found.needed * 100.0)
 
 
-def test_without_a_difference_that_is_worth_having_no_seeds_are_asked_for() -> None:
+def test_without_a_difference_that_is_worth_having_it_is_what_was_seen_that_would_be_decided() -> None:
     claims = page("above")
     (found,) = open_relations(claims, decide(claims, RUNS), RUNS)
-    assert found.decidable is not None and (found.worth_having, found.needed, found.seconds) == (None, None, None)
+    assert found.decidable is not None and found.worth_having is None
+    assert found.needed == seeds_to_decide(0.015, DEVIATION, 0.05)
 
 
-def test_a_relation_of_deviations_has_no_such_figure() -> None:
+def test_two_deviations_need_the_seeds_that_find_the_correlation_of_sum_and_difference() -> None:
+    # About their means the sums are 0.005, 0.025, -0.065, 0.035, the differences -0.015, 0.045, -0.025, -0.005:
+    # products sum to 0.0025, squares to 0.0061 and 0.0029; r = 0.5944, artanh r = 0.6844, (2.8016 / 0.6844)^2 + 3.
+    claims, open_runs = page("varies less than"), runs((0.52, 0.50, 0.49, 0.53))
+    (found,) = open_relations(claims, decide(claims, open_runs), open_runs)
+    assert (found.deviation, found.decidable) == (None, None)
+    assert found.needed == seeds_to_correlate(0.5944, 0.05) == 20
+    assert found.seconds == pytest.approx(2000.0)
+
+
+def test_deviations_that_are_equal_would_never_be_told_apart() -> None:
     claims, alike = page("varies less than"), runs((0.46, 0.52, 0.54, 0.50))
     (found,) = open_relations(claims, decide(claims, alike), alike)
     assert (found.deviation, found.decidable, found.needed) == (None, None, None)
+    (sentence,) = costs_of_deciding(decide(claims, alike), [found])
+    assert "out of reach" in sentence and "1,000 seeds" in sentence
+
+
+def test_what_deciding_costs_is_said_of_each_claim_that_is_open() -> None:
+    claims = page("above", power=(PILOT,))
+    decisions = decide(claims, RUNS)
+    (found,) = open_relations(claims, decisions, RUNS)
+    (sentence,) = costs_of_deciding(decisions, [found])
+    assert found.seconds is not None
+    assert sentence == f": {found.needed} seeds, {duration(found.seconds)}, within a night on two cores."
+    (dear,) = costs_of_deciding(decisions, [replace(found, seconds=NIGHT + 1)])
+    assert dear.endswith("out of reach of a night on two cores.")
 
 
 def test_what_is_decided_is_not_open() -> None:
