@@ -1,0 +1,294 @@
+"""The credit benchmark: how near every rule comes to the truth, over worlds, policies and stages of training.
+
+    python -m lab.credit_benchmark               makes the studies that have no record, and draws the page
+    python -m lab.credit_benchmark textcraft     makes that study again, whatever its record
+
+`experiments/studies/credit.yaml` lists the studies; `docs/credit-study/data` has a record of each. Every stage is
+cached, so that a night that was interrupted goes on. A rule of your own that is a variant of the overlays is judged
+with the others, and has its row.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from matplotlib.figure import Figure as Drawing
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from pydantic import Field, TypeAdapter, ValidationError
+from rich.console import Console
+
+from flows.runtime.process_settings import prepare_process
+from turnwise.config.messages import explain
+from turnwise.config.overlays import read_yaml
+from turnwise.config.schema import Section
+from turnwise.credit_study.study import Study
+from turnwise.credit_study.success import MEASURES
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, load
+from turnwise.project import project_root
+from turnwise.reporting.figures.drawing import INK, Figure
+from turnwise.reporting.formatting import UNDEFINED, number, with_bounds
+from turnwise.reporting.markdown import render
+from turnwise.statistics import Interval
+from turnwise.store.atomic_write import write_whole
+
+PLAN = Path("experiments/studies/credit.yaml")
+FOLDER = Path("docs/credit-study")
+START = "start"
+
+
+class PlannedStudy(Section):
+    """One study: a world, a policy and a stage of its training."""
+
+    policy: str
+    """The policy that `policy.model` names."""
+    stage: str = START
+    """`start`, or the variant that the policy is trained with before, with the ablation's first seed."""
+    warm_start: bool = False
+    """Whether the policy is shown demonstrations before, as the overlays say."""
+    overlays: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    """Files laid over params.yaml, from the project's root."""
+
+
+class Benchmark(Section):
+    """The studies, and how much is played in each."""
+
+    tasks: int
+    """Validation tasks."""
+    replays: int
+    """How often each state is played on."""
+    studies: dict[str, PlannedStudy]
+
+
+class StudyRecord(Section):
+    """What a study came to."""
+
+    study: Study
+    about: dict[str, str]
+    """What it was made from, by name."""
+
+
+Cells = Mapping[str, Mapping[str, Interval | None]]
+"""By rule and study, a measure of closeness."""
+
+
+def read_benchmark(path: Path) -> Benchmark:
+    """The benchmark in a YAML file. Raises ConfigurationError if its content is not valid."""
+    try:
+        return Benchmark.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise ConfigurationError(f"{path}: {explain(error, Benchmark)}") from None
+
+
+def experiment_of(name: str, planned: PlannedStudy) -> Experiment:
+    """The configuration of a study."""
+    root = project_root()
+    settings = {
+        "policy.model": planned.policy,
+        "warm_start.enabled": planned.warm_start,
+        "ablation.name": f"credit-{name}",
+    }
+    return load(root / "params.yaml", [root / overlay for overlay in planned.overlays], settings)
+
+
+def make_studies(names: Sequence[str] = ()) -> None:
+    """Make the named studies, or all without a record, and draw the page after each.
+
+    Raises ConfigurationError for an unknown name, before any compute.
+    """
+    plan, folder = read_benchmark(project_root() / PLAN), project_root() / FOLDER
+    if unknown := [name for name in names if name not in plan.studies]:
+        raise ConfigurationError(
+            f"a study must be one of {', '.join(plan.studies)}; found {', '.join(unknown)}", "TW-unknown-study"
+        )
+    missing = [name for name in plan.studies if not _record_path(folder, name).is_file()]
+    experiments = {name: experiment_of(name, plan.studies[name]) for name in names or missing}
+    prepare_process()
+    for name, experiment in experiments.items():
+        record = _make_study(plan, plan.studies[name], experiment)
+        write_whole(_record_path(folder, name), _RECORDS.dump_json(record, indent=1).decode() + "\n")
+        Console().print(f"{name}: {record.about['study']}", highlight=False)
+        draw_page(plan, folder)
+    draw_page(plan, folder)
+
+
+def _make_study(plan: Benchmark, planned: PlannedStudy, experiment: Experiment) -> StudyRecord:
+    from flows.credit_study import study_credit  # imports Prefect
+    from flows.python.running import run
+    from flows.runtime.flow_runs import ready_to_run, run_flow
+
+    policy = None
+    if planned.stage != START:
+        policy = run(experiment, planned.stage)[0].artifacts.final_policy.digest
+    ready_to_run(experiment, Console())
+    made = run_flow(study_credit, experiment, policy, plan.tasks, plan.replays)
+    return StudyRecord(study=made.study, about=dict(made.about))
+
+
+def draw_page(plan: Benchmark, folder: Path) -> None:
+    """Write the page, the figure and the table as CSV from the records in a folder."""
+    records = read_records(plan, folder)
+    if not records:
+        return
+    cells = {measure: cells_of(records, measure) for measure in MEASURES}
+    figure = heat_map(cells)
+    write_whole(folder / f"{figure.name}.png", figure.png())
+    write_whole(folder / "benchmark.md", page(plan, records, cells, f"{figure.name}.png"))
+
+
+def read_records(plan: Benchmark, folder: Path) -> dict[str, StudyRecord]:
+    """The records of the plan's studies, in its order; studies without a record are left out."""
+    paths = {name: _record_path(folder, name) for name in plan.studies}
+    return {
+        name: _RECORDS.validate_json(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.is_file()
+    }
+
+
+def cells_of(records: Mapping[str, StudyRecord], measure: str) -> Cells:
+    """A measure by rule and study, for every rule that a study judges, nearest to the truth in the mean first."""
+    cells: dict[str, dict[str, Interval | None]] = {}
+    for name, record in records.items():
+        for rule in record.study.figures[1:]:
+            cells.setdefault(rule.title, {})[name] = MEASURES[measure](rule)
+    return dict(sorted(cells.items(), key=lambda item: -_mean(item[1])))
+
+
+def over_studies(of_rule: Mapping[str, Interval | None]) -> Interval | None:
+    """The mean of a rule's measure over the studies that have it.
+
+    Studies are fixed, and their tasks vary. Bounds are recovered from those of the studies, which are independent:
+
+        low = mean - sqrt(sum (x - low of x)^2) / n,   high = mean + sqrt(sum (high of x - x)^2) / n
+
+    (Zou & Donner 2008). None where no study has a value, and no bounds where one of them has none.
+    """
+    measured = [each for each in of_rule.values() if each is not None]
+    if not measured:
+        return None
+    mean = math.fsum(each.value for each in measured) / len(measured)
+    below = [each.value - each.low for each in measured if each.low is not None]
+    above = [each.high - each.value for each in measured if each.high is not None]
+    bounded = len(below) == len(above) == len(measured)
+    low = mean - math.hypot(*below) / len(measured) if bounded else None
+    high = mean + math.hypot(*above) / len(measured) if bounded else None
+    return Interval(mean, low, high, "tasks", sum(each.count for each in measured))
+
+
+def heat_map(cells: Mapping[str, Cells]) -> Figure:
+    """Rules by studies, a panel for each measure: the nearer to the truth, the darker."""
+    measures = ("rank correlation", "right signs", "cosine")
+    rules = list(cells[measures[0]])
+    studies = list(dict.fromkeys(name for of_rule in cells[measures[0]].values() for name in of_rule))
+
+    def draw(legend: bool) -> Drawing:
+        drawing = Drawing(
+            figsize=(2.2 + 3 * (0.36 * len(studies) + 0.3), 0.24 * len(rules) + 2.2),
+            layout=ConstrainedLayoutEngine(w_pad=0.06),
+        )
+        for axes, measure in zip(drawing.subplots(1, len(measures), sharey=True), measures, strict=True):
+            values = np.full((len(rules), len(studies)), np.nan)
+            for row, rule in enumerate(rules):
+                for column, study in enumerate(studies):
+                    if (found := cells[measure][rule].get(study)) is not None:
+                        values[row, column] = found.value
+                        colour = "white" if found.value > 0.6 else INK
+                        axes.text(
+                            column, row, number(found.value, 1), ha="center", va="center", color=colour, fontsize=6.5
+                        )
+            axes.imshow(values, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+            axes.set_xticks(range(len(studies)), studies, rotation=90)
+            axes.set_yticks(range(len(rules)), rules, color=INK)
+            axes.grid(False)
+            axes.set_title({"rank correlation": "ranks within a state"}.get(measure, measure))
+        return drawing
+
+    return Figure(
+        "benchmark",
+        "How near each credit rule comes to the true advantages in each study: ranks in a state, signs, gradient.",
+        ("rule", "study", *measures),
+        [
+            (rule, study, *(None if (found := cells[m][rule].get(study)) is None else found.value for m in measures))
+            for rule in rules
+            for study in studies
+        ],
+        draw,
+    )
+
+
+def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str, Cells], figure: str) -> str:
+    """The page in Markdown."""
+    about = [
+        (
+            f"`{name}`",
+            record.about["world"],
+            plan.studies[name].policy,
+            "start" if plan.studies[name].stage == START else f"after `{plan.studies[name].stage}`",
+            record.about["success of the episodes"],
+            record.study.turns,
+            number(record.study.error_of_no_credit, 2),
+            UNDEFINED if record.study.reliability is None else f"{record.study.reliability:.0%}",
+            f"`{record.about['study'].removeprefix('credit_study/')[:8]}`",
+        )
+        for name, record in records.items()
+    ]
+    everywhere = {
+        rule: {measure: over_studies(cells[measure][rule]) for measure in MEASURES}
+        for rule in cells["rank correlation"]
+    }
+    return render(
+        "lab",
+        "credit-benchmark.md.jinja",
+        plan=plan,
+        figure=figure,
+        description=heat_map(cells).description,
+        about=about,
+        missing=[name for name in plan.studies if name not in records],
+        over_studies=[
+            (
+                rule,
+                sum(each is not None for each in cells["rank correlation"][rule].values()),
+                *(with_bounds(each, 2) for each in of_measures.values()),
+            )
+            for rule, of_measures in everywhere.items()
+        ],
+        measures=list(MEASURES),
+        tables={
+            measure: (
+                ["rule", *records],
+                [
+                    (
+                        rule,
+                        *(with_bounds(of_rule.get(name), 2) for name in records),
+                    )
+                    for rule, of_rule in cells[measure].items()
+                ],
+            )
+            for measure in MEASURES
+        },
+        left_out={
+            title: sorted(
+                {record.study.left_out[title] for record in records.values() if title in record.study.left_out}
+            )
+            for title in dict.fromkeys(title for record in records.values() for title in record.study.left_out)
+        },
+    )
+
+
+def _mean(of_rule: Mapping[str, Interval | None]) -> float:
+    found = over_studies(of_rule)
+    return -2.0 if found is None else found.value
+
+
+def _record_path(folder: Path, name: str) -> Path:
+    return folder / "data" / f"{name}.json"
+
+
+_RECORDS = TypeAdapter(StudyRecord)
+
+if __name__ == "__main__":
+    make_studies(sys.argv[1:])
