@@ -18,7 +18,7 @@ from flows.prepare import prepare_materials, prepare_policy
 from flows.runtime.flow_runs import untagged_tasks
 from flows.sampling import roll_out
 from tasks.calls import make_call
-from tasks.credit_study.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
+from tasks.credit_study.credit_study import StudyParameters, credit_study, read_study
 from tasks.credit_study.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
 from tasks.credit_study.score_vectors import VectorsParameters, score_vectors
 from turnwise import seeding
@@ -28,6 +28,7 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.batch import RESCORED, Rescored
 from turnwise.credit.requirements import require_credit
 from turnwise.credit_study.page import page
+from turnwise.credit_study.replayed import FEWEST_REPLAYS
 from turnwise.credit_study.study import RULES, Study, title_of
 from turnwise.credit_study.success import SuccessStudy, success_study
 from turnwise.errors import ConfigurationError

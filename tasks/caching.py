@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ArtifactError, ConfigurationError
@@ -48,29 +48,11 @@ from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function
 from turnwise.store.full_disk import report_full_disk
 from turnwise.store.notes import with_references
 from turnwise.store.outside import Outside
-from turnwise.store.plugin_identity import world_ingredients
+from turnwise.store.plugin_identity import known_by_content
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
 from turnwise.store.stage_records import share_record
 from turnwise.training_runs.observing import StageCall, current_observers, notify
-
-
-def known_by_content(parameters: BaseModel) -> dict[str, Any]:
-    """The parameters as plain values for a cache key.
-
-    A file or model from outside is replaced by the digest of its content, a world section by what identifies the world
-    (`turnwise.store.plugin_identity`).
-
-    Raises ConfigurationError where a world or its data is missing, and whatever an unreachable world server raises.
-    """
-    known = parameters.model_dump(mode="json")
-    for name, value in parameters:
-        if isinstance(value, Outside):
-            known[name] = value.content
-        elif isinstance(value, WorldSection):
-            known[name] = world_ingredients(value)
-    return known
-
 
 if TYPE_CHECKING:
     from prefect import Task

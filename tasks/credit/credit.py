@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from tasks.caching import depends_on
 from tasks.credit.scores import read_scores
@@ -16,7 +13,7 @@ from tasks.credit.select import read_kept
 from tasks.orchestration.deferred import task
 from tasks.playing import format_code
 from tasks.restoring import opened, trajectories_of
-from turnwise.agent.formats import format_class, thought_tokens
+from turnwise.agent.formats import format_class, thought_lengths
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.config.schema import Credit, RewardSection, Section
 from turnwise.credit import (
@@ -26,7 +23,7 @@ from turnwise.credit import (
     estimator_of,
     rollout_advantages,
 )
-from turnwise.credit.batch import weighted_rewards
+from turnwise.credit.batch import rewards_of_groups
 from turnwise.credit.selection import trainable
 from turnwise.data.arrays import Advantages, Ragged, TrajectoryArrays
 from turnwise.data.trajectory_files import CREDIT, read_arrays, write_credit
@@ -122,7 +119,7 @@ def credit(
     section = parameters.credit
     groups = None if selection is None else read_kept(selection)
     kept = trainable(trajectories, groups, grouped=any(estimator_of(name).grouped for name in _rules(parameters)))
-    baselines = None if greedy is None else greedy_rewards(parameters.rewards, greedy)
+    baselines = None if greedy is None else rewards_of_groups(read_arrays(opened(greedy)), parameters.rewards)
     if baselines is not None:
         kept = [index for index in kept if trajectories.group[index] in baselines]
     chosen = trajectories.select(kept)
@@ -137,7 +134,13 @@ def credit(
         branches=parameters.branches,
         rescored={name: read_scores(each).per_token.select(kept) for name, each in (rescored or {}).items()},
     )
-    lengths = None if section.thought is None else _thought_lengths(parameters, rollout, kept, tokenizer)
+    lengths = None
+    if section.thought is not None:  # where a thought ends only a reply's text says, which the arrays are without
+        assert parameters.format is not None and tokenizer is not None, "parts are found with format and tokenizer"
+        from turnwise.policy.tokenizer import load_frame
+
+        form, frame = format_class(parameters.format)(), load_frame(default_store().folder(tokenizer))
+        lengths = thought_lengths(trajectories_of(rollout), kept, form, frame)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         advantages = rollout_advantages(kept, batch, section, lengths)
@@ -147,14 +150,6 @@ def credit(
             draft.metrics["estimator_notes"] = len(notes)
             logger.info("%d notes of the estimator; the first: %s", len(notes), notes[0].message)
     return draft.reference
-
-
-def greedy_rewards(rewards: Mapping[str, RewardSection], greedy: Reference) -> dict[int, tuple[float, float]]:
-    """The weighted turn-level and outcome rewards of each task's greedy episode, by the task's group."""
-    episodes = read_arrays(opened(greedy))
-    of_turns, outcome = weighted_rewards(episodes, rewards)
-    earned = zip(map(math.fsum, of_turns.tolist()), outcome.tolist(), strict=True)
-    return dict(zip(episodes.group.tolist(), earned, strict=True))
 
 
 def _penalties(
@@ -167,23 +162,6 @@ def _penalties(
     sequences, _ = chosen.segments(every_reply=True)
     scores = read_scores(reference).per_token.select(kept)
     return chosen.reply_rows(reference_rewards(sequences, scores, parameters.reference))
-
-
-def _thought_lengths(
-    parameters: CreditParameters, rollout: Reference, kept: Sequence[int], tokenizer: Reference | None
-) -> Ragged:
-    """The number of thought tokens in each reply, by trajectory and turn, of the trajectories that are kept.
-
-    Where a thought ends only a reply's text says, which the arrays are without.
-    """
-    from turnwise.policy.tokenizer import load_frame
-
-    assert parameters.format is not None and tokenizer is not None, "parts are found with the format and the tokenizer"
-    form = format_class(parameters.format)()
-    frame = load_frame(default_store().folder(tokenizer))
-    episodes = trajectories_of(rollout)
-    chosen = (episodes[index] for index in kept)
-    return Ragged.of(([thought_tokens(turn, form, frame) for turn in each.turns] for each in chosen), np.int64)
 
 
 def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, sampled: int) -> None:

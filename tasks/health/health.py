@@ -11,16 +11,13 @@ costs forward passes, counted by the metric `scored_tokens`, so it runs only eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
 from tasks.playing import SCORING, frame_of
 from tasks.restoring import MODELS, opened, trajectories_of
-from turnwise.agent.branching import turn_of
+from turnwise.agent.branching import from_first_turn
 from turnwise.config.schema import Section
 from turnwise.data.arrays import Ragged, SequenceBatch, Sequences
-from turnwise.data.trajectory import Trajectory
 from turnwise.health.monitors import OF_PROBE, Values
 from turnwise.health.probe import ProbeParameters, probe_batch
 from turnwise.health.record import HEALTH, HealthParameters, HealthRecord, measure_iteration, record_health
@@ -62,9 +59,7 @@ def health(
     of_stages = _measured_by_stages(credit, policy, probe)
     measured = measure_iteration(parameters, trajectories, frame_of(tokenizer).end_tokens, of_stages)
     before = None if previous is None else read_health(previous)
-    record, metrics = record_health(
-        parameters, before, measured, _from_the_first_turn(trajectories, parameters.prompts)
-    )
+    record, metrics = record_health(parameters, before, measured, from_first_turn(trajectories, parameters.prompts))
     with default_store().write("health") as draft:
         record.write(draft.folder)
         draft.metrics.update(metrics)
@@ -80,13 +75,6 @@ def _measured_by_stages(credit: Reference, policy: Reference | None, probe: Refe
         values["gradient_norm"] = updated["gradient_norm"]
     probed = {} if probe is None else default_store().metrics(probe)
     return {**values, **{name: probed[name] for name in OF_PROBE if name in probed}}
-
-
-def _from_the_first_turn(trajectories: Sequence[Trajectory], prompts: int | None) -> Sequence[Trajectory]:
-    """The episodes that were played from their first turn: of a branching rollout of `prompts` tasks, not all are."""
-    if prompts is None:
-        return trajectories
-    return [trajectory for trajectory in trajectories if turn_of(trajectory.group, prompts) == 0]
 
 
 class ReturnParameters(Section):

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
 from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played
 from tasks.restoring import opened
 from turnwise import seeding
-from turnwise.agent.branching import cost, cost_of_trees, turn_of
-from turnwise.agent.branching_rollout import play_branching, play_trees
-from turnwise.agent.loop import RolloutResult, make_episodes
-from turnwise.agent.playing import PlayParameters, recorded_by, worlds_seed
+from turnwise.agent.branching_rollout import Scheme, play_groups, rollout_metrics
+from turnwise.agent.playing import PlayParameters, recorded_by
 from turnwise.agent.sampling import play_episodes
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
@@ -35,7 +32,7 @@ class RolloutParameters(PlayParameters):
     """The parameters of a rollout. Reward weights are not among them: they change the credit, not the episodes."""
 
     compute: Compute
-    scheme: Literal["independent", "branching", "tree"]
+    scheme: Scheme
     prompts: int
     group_size: int
     branches: int | None = None
@@ -92,32 +89,13 @@ def rollout(
         temperature=parameters.temperature,
         horizon=parameters.horizon,
     )
-    if parameters.scheme == "branching":
-        played = play_branching(play, tasks, parameters.group_size, seed)
-    elif parameters.branches is not None:
-        played = play_trees(play, tasks, parameters.group_size // parameters.branches, parameters.branches, seed)
-    else:
-        played = play(
-            lambda rules: make_episodes(rules, tasks, parameters.group_size, worlds_seed(seed)),
-            seed=seed,
-            what="sampling",
-        )
+    played = play_groups(play, parameters.scheme, tasks, parameters.group_size, parameters.branches, seed)
     with default_store().write("rollout") as draft:
         save_played(draft, played)
-        draft.metrics.update(_metrics(parameters, played, recorded))
+        draft.metrics.update(rollout_metrics(played, parameters.scheme, parameters.prompts, recorded))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
-
-
-def _metrics(parameters: RolloutParameters, played: RolloutResult, recorded: frozenset[str]) -> dict[str, float]:
-    """Means over the episodes that were played from their first turn; with branching, also what the branches cost."""
-    if parameters.scheme != "branching":
-        means = episode_means(played.trajectories, len(played.lost), recorded)
-        return {**means, **(cost_of_trees(played) if parameters.scheme == "tree" else {})}
-    whole = [each for each in played.trajectories if turn_of(each.group, parameters.prompts) == 0]
-    lost = [each for each in played.lost if turn_of(each.group, parameters.prompts) == 0]
-    return {**episode_means(whole, len(lost), recorded), **cost(played.trajectories, parameters.prompts)}
 
 
 class GatherParameters(Section):

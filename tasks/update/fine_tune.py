@@ -13,13 +13,12 @@ from tasks.playing import TRAINING, playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.restoring import MODELS, opened
 from tasks.update.update import same_policy
-from turnwise import seeding
 from turnwise.agent.playing import PlayParameters
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import Evolution
 from turnwise.data.arrays import SequenceBatch
 from turnwise.data.trajectory_files import read_advantages, read_arrays
-from turnwise.policy.learner.supervised import imitation_batch, selected_trajectories
+from turnwise.policy.learner.supervised import imitate, selected_trajectories
 from turnwise.policy.model_files import POLICY
 from turnwise.store import Reference, default_store
 
@@ -70,24 +69,21 @@ def fine_tune(
     own, _ = read_arrays(opened(rollout)).select(kept).segments()
     shown = _demonstrated(parameters, tokenizer, demonstrations)
     learner = MODELS.take_learner(start, parameters.learner)
-    metrics: list[dict[str, float]] = []
     with default_store().write("policy") as draft:
-        for step in range(1, parameters.evolution.steps + 1):
-            generator = seeding.generator(parameters.seed, "imitation", parameters.iteration, step)
-            metrics.append(
-                learner.supervised_step(
-                    imitation_batch(own, shown, parameters.evolution, generator),
-                    learning_rate=parameters.learning_rate,
-                    micro_batch_tokens=parameters.micro_batch_tokens,
-                    maximum_gradient_norm=parameters.maximum_gradient_norm,
-                    weight_decay=parameters.weight_decay,
-                )
-            )
+        metrics = imitate(
+            learner,
+            own,
+            shown,
+            parameters.evolution,
+            seed=parameters.seed,
+            iteration=parameters.iteration,
+            learning_rate=parameters.learning_rate,
+            micro_batch_tokens=parameters.micro_batch_tokens,
+            maximum_gradient_norm=parameters.maximum_gradient_norm,
+            weight_decay=parameters.weight_decay,
+        )
         learner.save(draft.folder)
-        for name in ("loss", "gradient_norm"):
-            draft.metrics[name] = sum(each[name] for each in metrics) / len(metrics)
-        draft.metrics["tokens"] = sum(each["tokens"] for each in metrics)
-        draft.metrics.update(optimizer_steps=len(metrics), skipped=0.0)
+        draft.metrics.update(metrics, skipped=0.0)
     MODELS.keep_learner(draft.reference, parameters.learner, learner)
     return draft.reference
 

@@ -18,7 +18,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tasks.credit_study.credit_study import truth_of
 from tasks.credit_study.replays import states
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
@@ -29,6 +28,7 @@ from turnwise.agent.replay import Continuation
 from turnwise.config.schema import RewardSection
 from turnwise.credit import CreditBatch, estimate
 from turnwise.credit.batch import weighted_returns, weighted_rewards
+from turnwise.credit_study.replayed import truth_of
 from turnwise.credit_study.truth import Decisions, Truth, agreement
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.policy.engines.contract import Reply

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from turnwise.data.trajectory import Trajectory, Turn
 
@@ -50,6 +50,25 @@ def group_of(prompt: int, turn: int, prompts: int) -> int:
 def turn_of(group: int, prompts: int) -> int:
     """The turn, from 0, at which a group branches."""
     return group // prompts
+
+
+class InGroup(Protocol):
+    """An episode, also one that was lost."""
+
+    @property
+    def group(self) -> int:
+        """The number of its group."""
+
+
+Played = TypeVar("Played", bound=InGroup)
+
+
+def from_first_turn(episodes: Sequence[Played], prompts: int | None) -> Sequence[Played]:
+    """The episodes that were played from their first turn: of a branching rollout of `prompts` tasks, not all are.
+
+    None: no branching rollout.
+    """
+    return episodes if prompts is None else [each for each in episodes if turn_of(each.group, prompts) == 0]
 
 
 def trained_at(trajectory: Trajectory, turn: int) -> Trajectory:

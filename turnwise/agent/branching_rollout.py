@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Protocol
+from typing import Literal, Protocol
 
 from turnwise import seeding
-from turnwise.agent.branching import group_of, trained_at, turn_of
+from turnwise.agent.branching import cost, cost_of_trees, from_first_turn, group_of, trained_at, turn_of
 from turnwise.agent.episode import Episode
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import RolloutResult, episode_seed, make_episodes
 from turnwise.agent.playing import worlds_seed
 from turnwise.agent.replay import Continuation, Point, points
 from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, MakeEpisodes
+from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory import Trajectory, Turn
 from turnwise.world import Task
+
+Scheme = Literal["independent", "branching", "tree"]
 
 
 class PlayEpisodes(Protocol):
@@ -24,6 +27,28 @@ class PlayEpisodes(Protocol):
 
     def __call__(self, make: MakeEpisodes, *, seed: int, what: str, most_at_once: int | None = None) -> RolloutResult:
         """Play the episodes that `make` makes."""
+
+
+def play_groups(
+    play: PlayEpisodes, scheme: Scheme, tasks: Sequence[Task], group_size: int, branches: int | None, seed: int
+) -> RolloutResult:
+    """Play a group of each task by the scheme; `branches` is the number of a tree's, None for another scheme."""
+    if scheme == "branching":
+        return play_branching(play, tasks, group_size, seed)
+    if branches is not None:
+        return play_trees(play, tasks, group_size // branches, branches, seed)
+    of_worlds = worlds_seed(seed)
+    return play(lambda rules: make_episodes(rules, tasks, group_size, of_worlds), seed=seed, what="sampling")
+
+
+def rollout_metrics(played: RolloutResult, scheme: Scheme, prompts: int, recorded: frozenset[str]) -> dict[str, float]:
+    """Means over the episodes that were played from their first turn; with branching, also what the branches cost."""
+    branching = prompts if scheme == "branching" else None
+    whole, lost = from_first_turn(played.trajectories, branching), from_first_turn(played.lost, branching)
+    means = episode_means(whole, len(lost), recorded)
+    if scheme == "branching":
+        return {**means, **cost(played.trajectories, prompts)}
+    return {**means, **(cost_of_trees(played) if scheme == "tree" else {})}
 
 
 def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, seed: int) -> RolloutResult:

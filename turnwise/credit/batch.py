@@ -404,6 +404,15 @@ def weighted_returns(trajectories: TrajectoryArrays, rewards: Mapping[str, Rewar
     return [math.fsum(row) + of_last for row, of_last in zip(of_turns.tolist(), outcome.tolist(), strict=True)]
 
 
+def rewards_of_groups(
+    episodes: TrajectoryArrays, rewards: Mapping[str, RewardSection]
+) -> dict[int, tuple[float, float]]:
+    """By group, the weighted turn-level and outcome rewards of its one episode."""
+    of_turns, outcome = weighted_rewards(episodes, rewards)
+    earned = zip(map(math.fsum, of_turns.tolist()), outcome.tolist(), strict=True)
+    return dict(zip(episodes.group.tolist(), earned, strict=True))
+
+
 def _lengths(rows: Ragged | Sequence[Sequence[Any]]) -> Integers:
     return rows.lengths if isinstance(rows, Ragged) else np.array([len(row) for row in rows], dtype=np.int64)
 

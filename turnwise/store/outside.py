@@ -1,7 +1,7 @@
 """External inputs of an experiment: files and models that it reads but did not make, identified by their content.
 
 A stage that reads one takes an `Outside` as a parameter. Changed content changes the stage's cache key; moving the file
-to another folder, or spelling its path differently, does not: see `tasks.caching.known_by_content`.
+to another folder, or spelling its path differently, does not: see `turnwise.store.plugin_identity.known_by_content`.
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import versions
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint, installed_imports
-from turnwise.store.outside import cached_sha256, outside_files
+from turnwise.store.outside import Outside, cached_sha256, outside_files
 from turnwise.world import World, world_class
 
 _first: dict[Path, str] = {}
@@ -63,6 +65,22 @@ def world_ingredients(section: WorldSection) -> dict[str, Any]:
         "parameters": _without(parameters, list(world.files(parameters))),
         **what_it_reads(world, parameters),
     }
+
+
+def known_by_content(parameters: BaseModel) -> dict[str, Any]:
+    """The parameters as plain values for a cache key.
+
+    A file or model from outside is replaced by the digest of its content, a world section by what identifies the world.
+
+    Raises ConfigurationError where a world or its data is missing, and whatever an unreachable world server raises.
+    """
+    known = parameters.model_dump(mode="json")
+    for name, value in parameters:
+        if isinstance(value, Outside):
+            known[name] = value.content
+        elif isinstance(value, WorldSection):
+            known[name] = world_ingredients(value)
+    return known
 
 
 def world_digest(name: str, parameters: Mapping[str, Any]) -> str:

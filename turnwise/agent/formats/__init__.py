@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 
-from turnwise.agent.formats.contract import Format, ParsedReply, thought_tokens
+from turnwise.agent.formats.contract import Format, ParsedReply, thought_lengths, thought_tokens
 from turnwise.agent.formats.line import LineFormat
 from turnwise.agent.formats.native_tools import NativeToolsFormat
 from turnwise.agent.formats.react import ReactFormat
@@ -33,6 +33,7 @@ __all__ = [
     "format_class",
     "make_format",
     "split_at_tags",
+    "thought_lengths",
     "thought_tokens",
 ]
 

@@ -28,8 +28,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from turnwise.agent.context import ConversationFrame
-from turnwise.data.trajectory import Turn, TurnKind
+from turnwise.data.arrays import Ragged
+from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.errors import ConfigurationError
 from turnwise.policy.declared_functions import DeclaredFunctions
 from turnwise.world import ScriptedAction, World
@@ -163,3 +166,11 @@ def thought_tokens(turn: Turn, form: Format, frame: ConversationFrame) -> int:
         return len(frame.decode(turn.reply_tokens[:count]))
 
     return bisect_right(range(len(turn.reply_tokens) + 1), border, key=characters) - 1
+
+
+def thought_lengths(
+    episodes: Sequence[Trajectory], kept: Sequence[int], form: Format, frame: ConversationFrame
+) -> Ragged:
+    """The number of thought tokens in each reply, by trajectory and turn, of the episodes with these indices."""
+    chosen = (episodes[index] for index in kept)
+    return Ragged.of(([thought_tokens(turn, form, frame) for turn in each.turns] for each in chosen), np.int64)

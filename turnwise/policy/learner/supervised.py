@@ -9,22 +9,19 @@ since copying an answer out of a search result is learned quite suddenly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numpy.random import Generator
 
 from turnwise import progress, seeding
+from turnwise.config.optimization import Evolution
 from turnwise.config.schema import WarmStart
-from turnwise.data.arrays import SequenceBatch
+from turnwise.data.arrays import Advantages, SequenceBatch, joined
 from turnwise.policy.learner.schedule import warmed_up_and_falling
 
 if TYPE_CHECKING:
     from turnwise.policy.learner.contract import HeldLearner
-from collections.abc import Sequence
-
-from numpy.random import Generator
-
-from turnwise.config.optimization import Evolution
-from turnwise.data.arrays import Advantages, joined
 
 
 def train_until_success(
@@ -63,6 +60,29 @@ def selected_trajectories(credited: Advantages) -> Sequence[int]:
     """The indices in the rollout of the trajectories with any advantage other than 0."""
     rows = zip(credited.trajectories.tolist(), credited.turns, strict=True)
     return [index for index, of_turns in rows if of_turns.any()]
+
+
+def imitate(
+    learner: HeldLearner,
+    own: SequenceBatch,
+    shown: SequenceBatch | None,
+    evolution: Evolution,
+    *,
+    seed: int,
+    iteration: int,
+    **optimization: Any,
+) -> dict[str, float]:
+    """Take `evolution.steps` supervised steps, each on an `imitation_batch` of its own.
+
+    `optimization` is what `supervised_step` takes. Returns the means of its `loss` and `gradient_norm`, its `tokens`
+    added up, and `optimizer_steps`.
+    """
+    steps = []
+    for step in range(1, evolution.steps + 1):
+        generator = seeding.generator(seed, "imitation", iteration, step)
+        steps.append(learner.supervised_step(imitation_batch(own, shown, evolution, generator), **optimization))
+    means = {name: sum(each[name] for each in steps) / len(steps) for name in ("loss", "gradient_norm")}
+    return {**means, "tokens": sum(each["tokens"] for each in steps), "optimizer_steps": float(len(steps))}
 
 
 def imitation_batch(
