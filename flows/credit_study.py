@@ -17,7 +17,6 @@ from flows.learning import credit_rollout, first_critic, rescore_rollout, train_
 from flows.prepare import prepare_materials, prepare_policy
 from flows.runtime.flow_runs import untagged_tasks
 from flows.sampling import roll_out
-from tasks.calls import make_call
 from tasks.credit_study.credit_study import StudyParameters, credit_study, read_study
 from tasks.credit_study.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
 from tasks.credit_study.score_vectors import VectorsParameters, score_vectors
@@ -231,9 +230,9 @@ def _stages(experiment: Experiment, prepared: Prepared, tasks: int, replay_count
     run = _with_critic(experiment, prepared, episodes)
     critic = _fitted_critic(run)
     read = Iteration(CRITIC_ROUNDS + 1, Models(policy, critic), None, {"rollout": episodes})
-    values = make_call(value_rollout(run, read))
+    values = value_rollout(run, read).make()
     rescored: dict[str, Reference] = {
-        need: make_call(rescore_rollout(run, read, need)) for need in RESCORED if _is_needed(need, experiment)
+        need: rescore_rollout(run, read, need).make() for need in RESCORED if _is_needed(need, experiment)
     }
     study = credit_study(
         StudyParameters(
@@ -267,13 +266,13 @@ def _with_critic(experiment: Experiment, prepared: Prepared, episodes: Reference
 
 def _fitted_critic(run: Run) -> Reference:
     """A critic that has learned from rollouts of the policy on training tasks, as while a critic warms up."""
-    critic = make_call(first_critic(run))
+    critic = first_critic(run).make()
     for number in range(1, CRITIC_ROUNDS + 1):
         iteration = Iteration(number, Models(run.policy, critic), None)
-        iteration.made["rollout"] = make_call(roll_out(run, iteration))
-        iteration.made["values"] = make_call(value_rollout(run, iteration))
-        iteration.made["credit"] = make_call(credit_rollout(run, iteration))
-        critic = make_call(train_critic(run, iteration))
+        iteration.made["rollout"] = roll_out(run, iteration).make()
+        iteration.made["values"] = value_rollout(run, iteration).make()
+        iteration.made["credit"] = credit_rollout(run, iteration).make()
+        critic = train_critic(run, iteration).make()
     return critic
 
 

@@ -6,7 +6,7 @@ All variants and seeds of an ablation share what is prepared here.
 from __future__ import annotations
 
 from flows.sampling import evaluation
-from tasks.calls import Call, Make, Unrecorded, call, make_call
+from tasks.calls import Call, Make, Unrecorded, call
 from tasks.prepare.imitation import ConversationParameters, conversations
 from tasks.prepare.materials import (
     ConversionParameters,
@@ -55,7 +55,7 @@ def prepare_materials(experiment: Experiment) -> Materials:
     require_model(experiment)
     if (conversion := convert_model(experiment.policy)) is not None:
         require_model(experiment, converted=default_store().folder(conversion.make()))
-    prepared = materials(experiment, make_call)
+    prepared = materials(experiment, Call.make)
     for each in (experiment, *map(experiment.variant, experiment.ablation.variants)):
         for key, teacher in each.teachers.items():
             folder = pretrained_folder(outside_model(teacher, key=key))
@@ -121,7 +121,7 @@ def _tokenizer(experiment: Experiment, imitated: Reference, converted: Reference
     )
 
 
-def prepare_policy(experiment: Experiment, materials: Materials, make: Make = make_call) -> Prepared:
+def prepare_policy(experiment: Experiment, materials: Materials, make: Make = Call.make) -> Prepared:
     """Make the policy that reinforcement starts from: the initial one, after the SFT warm start if that is enabled."""
     policy = make(
         convert_model(experiment.policy)
@@ -148,7 +148,7 @@ def prepare_policy(experiment: Experiment, materials: Materials, make: Make = ma
     return Prepared(**vars(materials), warm_start=policy)
 
 
-def evaluate_baselines(experiment: Experiment, materials: Materials, make: Make = make_call) -> dict[str, Reference]:
+def evaluate_baselines(experiment: Experiment, materials: Materials, make: Make = Call.make) -> dict[str, Reference]:
     """Evaluate the world's baseline policies on the test task set; by name."""
     return {name: make(_baseline(experiment, materials, name)) for name in experiment.made_world.baselines}
 
@@ -169,7 +169,7 @@ def _baseline(experiment: Experiment, materials: Materials, name: str) -> Call:
 
 
 def evaluate_warm_start(
-    experiment: Experiment, prepared: Prepared, make: Make = make_call, split: Split = "test"
+    experiment: Experiment, prepared: Prepared, make: Make = Call.make, split: Split = "test"
 ) -> Reference:
     """Evaluate the warm start on a task set."""
     label = f"warm start {ON_TEST_TASKS}" if split == "test" else f"warm start on the {split} task set"

@@ -48,7 +48,7 @@ from flows.learning import (
 from flows.runtime.flow_runs import untagged_tasks
 from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, play_greedily, roll_out, roll_out_ahead, select_groups, turn_limit
-from tasks.calls import Make, make_call
+from tasks.calls import Call, Make
 from tasks.orchestration.deferred import flow
 from turnwise.data.trajectory_files import success_of
 from turnwise.experiment import Experiment
@@ -84,21 +84,21 @@ def train(
     Raises:
         TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
     """
-    run = begin(experiment, prepared, variant, seed, make_call)
+    run = begin(experiment, prepared, variant, seed, Call.make)
     judge_start(run)
     if on_start is not None:
         on_start(run)
     for number in range(1, experiment.optimization.iterations + 1):
-        iterate(run, number, make_call, sampler)
+        iterate(run, number, Call.make, sampler)
         if on_iteration is not None:
             on_iteration(run, run.iterations[-1])
         log_alarms(run)
-        return_to_healthy(run, make_call)
+        return_to_healthy(run, Call.make)
         _prune_behind(run)
         if run.ended is not None:
             break
     if tested:
-        play_test_tasks(run, make_call)
+        play_test_tasks(run, Call.make)
     return run
 
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from flows.learning import credit_rollout, rescore_rollout, score_under_warm_start, update_parameters
 from flows.runtime.flow_runs import untagged_tasks
 from flows.sampling import play_greedily, select_groups
-from tasks.calls import make_call
+from tasks.calls import Call
 from tasks.health.health import read_health
 from tasks.update.first_steps import FirstSteps, FirstStepsParameters, first_steps, read_first_steps
 from turnwise.data.arrays import TrajectoryAdvantages
@@ -163,7 +163,7 @@ def _score_again(
     if (experiment.selection, experiment.rewards) == (recorded.selection, recorded.rewards) and "selection" in made:
         iteration.made["selection"] = made["selection"]
     else:
-        iteration.made["selection"] = select_groups(state, iteration, make_call)
+        iteration.made["selection"] = select_groups(state, iteration, Call.make)
 
 
 def _first_steps(

@@ -18,7 +18,6 @@ from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
 from flows.train import train
 from lab.calibration import MonitoredRun, calibrate
 from lab.calibration_page import FIGURE, Calibration, Cost, data, draw, page
-from tasks.health.health import read_monitors
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
@@ -70,7 +69,12 @@ def all_runs(experiment: Experiment) -> list[Run]:
 
 def as_monitored(run: Run) -> MonitoredRun:
     """A run's monitors, over all iterations."""
-    monitors = [read_monitors(iteration.health) for iteration in run.iterations]
+    recorded = [default_store().metrics(iteration.health) for iteration in run.iterations]
+    prefix = "monitor/"
+    monitors = [
+        {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
+        for metrics in recorded
+    ]
     return MonitoredRun(run.experiment.world.name, run.variant, run.seed, monitors)
 
 

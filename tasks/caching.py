@@ -57,7 +57,6 @@ from turnwise.training_runs.observing import StageCall, current_observers, notif
 if TYPE_CHECKING:
     from prefect import Task
 
-
 Arguments = ParamSpec("Arguments")
 
 failed_lookup: ContextVar[Exception | None] = ContextVar("failed_lookup", default=None)
@@ -227,18 +226,13 @@ def dependencies_of(task: Task[..., Any]) -> Dependencies:
     return _declared[task.fn.__name__]
 
 
-def declared_dependencies() -> dict[str, Dependencies]:
-    """What the result of every task depends on that is declared in this process, by the name of the task."""
-    return dict(_declared)
-
-
 def all_dependencies() -> dict[str, Dependencies]:
-    """As `declared_dependencies`, after all modules of this package with stages have been imported."""
+    """What every task's result depends on, by its name: of this package's, and of others that are imported."""
     package = __name__.rpartition(".")[0]
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{package}."):
         if not module.name.startswith(f"{package}.orchestration."):  # imports Prefect
             importlib.import_module(module.name)
-    return declared_dependencies()
+    return dict(_declared)
 
 
 def recompute(record: Record) -> Reference:

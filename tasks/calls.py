@@ -78,7 +78,7 @@ class Call:
 
 
 Make = Callable[[Call], Reference]
-"""Makes a call, or finds out what its result is."""
+"""Makes a call, as a flow does (`Call.make`), or finds out what its result is, as a plan does."""
 
 
 def call(
@@ -91,11 +91,6 @@ def call(
     inputs = dict(kwargs)
     label = inputs.pop("label", dependencies_of(task).signature.parameters["label"].default)
     return Call(task, parameters, inputs, str(label))
-
-
-def make_call(call: Call) -> Reference:
-    """Make a call: what a flow does with it."""
-    return call.make()
 
 
 def _has_unrecorded(value: Any) -> bool:

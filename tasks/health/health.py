@@ -102,12 +102,6 @@ def read_health(reference: Reference) -> HealthRecord:
     return HealthRecord.read(default_store().folder(reference))
 
 
-def read_monitors(reference: Reference) -> dict[str, float]:
-    """The monitors of one iteration, from the metrics of its artifact `health`."""
-    metrics = default_store().metrics(reference)
-    return {name.removeprefix("monitor/"): value for name, value in metrics.items() if name.startswith("monitor/")}
-
-
 @task(name="probe", task_run_name="{label}: probe", retries=1)
 @depends_on(kernel=(*SCORING, "turnwise.health.probe", "turnwise.policy.function_frame"), writes="probe 1")
 def probe(

@@ -42,7 +42,6 @@ class UpdateParameters(Section):
     iteration: int
     play: PlayParameters | None = None
     """How the episodes were played, where the policy is shown what came of them; else None."""
-
     teacher: Outside | None = None
     """The model that distillation learns from, in place of the policy in hindsight."""
 

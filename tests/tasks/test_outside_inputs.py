@@ -13,7 +13,7 @@ from corridor_worlds import Corridor
 from pydantic import BaseModel
 
 import tasks
-from tasks.caching import Dependencies, declared_dependencies
+from tasks.caching import Dependencies, all_dependencies
 from turnwise.config.agent import Agent
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
@@ -59,7 +59,7 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 
 
 def declared(kind: type) -> list[Dependencies]:
-    ours = [stage for stage in declared_dependencies().values() if stage.function.__module__.startswith("tasks.")]
+    ours = [stage for stage in all_dependencies().values() if stage.function.__module__.startswith("tasks.")]
     return sorted((stage for stage in ours if of_field(stage, kind)), key=lambda stage: stage.name)
 
 
@@ -223,7 +223,7 @@ def test_the_worlds_code_is_part_of_every_stage_that_plays_it(stage: Dependencie
 
 
 def test_no_stage_depends_on_a_plot_or_a_page() -> None:
-    modules = sorted({stage.function.__module__ for stage in declared_dependencies().values()} - {__name__})
+    modules = sorted({stage.function.__module__ for stage in all_dependencies().values()} - {__name__})
     code = fingerprint._closure(tuple(name for name in modules if name.startswith("tasks.")), frozenset())
     drawn = [source.name for source in code if source.name.endswith(("figures", "_page", "style", "markup"))]
     assert drawn == []
