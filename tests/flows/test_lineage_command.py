@@ -100,7 +100,7 @@ def test_the_start_and_the_test_are_no_iterations(run: RecordedRun) -> None:
     ("what", "iteration"), [("update/speed", None), ("rollout/success", 3), ("rollout/success", 0)]
 )
 def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, iteration: int | None) -> None:
-    with pytest.raises(ConfigurationError, match="say kind/digest; or test/"):
+    with pytest.raises(ConfigurationError, match=r"test/.*TW-unknown-source"):
         answer(what, [run], iteration)
 
 

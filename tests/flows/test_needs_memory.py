@@ -190,7 +190,7 @@ def test_processes_need_their_memory_at_the_same_time(with_device: Devices) -> N
     require_memory(experiment, processes=5)
     with_device(peak)
     require_memory(experiment)
-    with pytest.raises(ConfigurationError, match=r"GiB for each of 2 processes .* fewer --processes"):
+    with pytest.raises(ConfigurationError, match=r"\b2\b.*--processes.*TW-small-memory"):
         require_memory(experiment, processes=2)
 
 

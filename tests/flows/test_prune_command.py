@@ -59,10 +59,10 @@ def test_restore_prints_the_folder_of_what_is_there(
 
 def test_restore_says_why_what_was_pruned_cannot_come_back(policies: list[Reference]) -> None:
     run("prune")
-    with pytest.raises(ArtifactError, match="the stage update has made, it must take the parameters"):
+    with pytest.raises(ArtifactError, match="TW-stage-changed"):
         run("restore", str(policies[1]))
 
 
 def test_restore_wants_one_artifact(policies: list[Reference]) -> None:
-    with pytest.raises(ConfigurationError, match="names none"):
+    with pytest.raises(ConfigurationError, match="TW-ambiguous-digest"):
         run("restore", "policy/000000")

@@ -58,7 +58,10 @@ def test_what_is_filtered_out_is_not_shown(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--iteration", "one"], "--iteration must be"), (["--advantage", "0.5"], "--advantage must be a range")],
+    [
+        (["--iteration", "one"], r"--iteration.*TW-option-format"),
+        (["--advantage", "0.5"], r"--advantage.*TW-option-format"),
+    ],
 )
 def test_a_filter_that_cannot_be_read_is_refused(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]

@@ -97,5 +97,5 @@ def test_runs_that_another_store_holds_are_missing(home: Path, tmp_path: Path, m
 
 
 def test_without_anything_recorded_it_says_what_to_do(turnwise_home: Path) -> None:
-    with pytest.raises(ConfigurationError, match="an ablation must be recorded"):
+    with pytest.raises(ConfigurationError, match="TW-unknown-run"):
         find_all_runs(tracking_uri())

@@ -60,13 +60,13 @@ def test_the_command_prints_tables_says_what_is_left_out_and_writes_the_page(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rule", "grpoo"], "--rule must be one of"),
-        (["--rule", "gae"], "a rule must be one that can be applied .* needs a critic's values"),
-        (["--weight", "speed=1"], "--weight: .*speed"),
-        (["--weight", "tool=fast"], "--weight must be REWARD=NUMBER"),
-        (["--iteration", "3"], "--iteration must go with a recorded run"),
-        (["--tokenizer", "nowhere"], "--tokenizer must be a folder with a tokenizer.json"),
-        (["--format", "verl"], r"rollouts.jsonl, row 1: input must be a text"),
+        (["--rule", "grpoo"], r"--rule.*TW-unknown-name"),
+        (["--rule", "gae"], r"critic's.*TW-no-applicable-rule"),
+        (["--weight", "speed=1"], r"--weight.*TW-unknown-reward"),
+        (["--weight", "tool=fast"], r"--weight.*TW-option-format"),
+        (["--iteration", "3"], r"--iteration.*TW-unread-option"),
+        (["--tokenizer", "nowhere"], r"--tokenizer.*tokenizer\.json.*TW-missing-tokenizer"),
+        (["--format", "verl"], r"rollouts\.jsonl.*\b1\b.*TW-rollout-field"),
     ],
 )
 def test_what_cannot_be_is_refused(file: Path, arguments: list[str], message: str) -> None:

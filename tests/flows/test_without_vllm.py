@@ -35,7 +35,7 @@ def test_an_experiment_that_names_its_engine_is_taken_at_its_word(
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("compute: { engine: vllm }\n")
     for asked in ([overlay], []), (None, ["compute.engine=vllm"]), (None, ["compute.device=cuda"]):
-        with pytest.raises(ConfigurationError, match="which is not installed: set it to embedded"):
+        with pytest.raises(ConfigurationError, match="TW-missing-package"):
             options.load_experiment(PARAMETERS, *asked)
 
 
@@ -43,6 +43,6 @@ def test_what_is_planned_for_another_machine_keeps_its_engine(capsys: pytest.Cap
     preset = [Path("experiments/paper/ragen.yaml")]
     assert options.load_experiment(PARAMETERS, preset, [], to_plan=True).compute.engine == "vllm"
     assert capsys.readouterr().out == ""
-    with pytest.raises(ConfigurationError, match="which is not installed: set it to embedded"):
+    with pytest.raises(ConfigurationError, match="TW-missing-package"):
         options.load_experiment(PARAMETERS, preset, [])
     assert options.load_experiment(PARAMETERS, None, [], to_plan=True).compute.engine == "embedded"

@@ -352,16 +352,16 @@ def test_torchs_compiler_stays_on_for_others_after_vllm_has_sampled(
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="vllm, embedded"):
+    with pytest.raises(ConfigurationError, match="TW-unknown-engine"):
         make_engine("llama", threads=1, context_length=8, maximum_episodes=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"temperature": -0.1}, "temperature"),
-        ({"max_reply_tokens": 0}, "max_reply_tokens"),
-        ({"end_tokens": ()}, "end_tokens"),
+        ({"temperature": -0.1}, "TW-option-range"),
+        ({"max_reply_tokens": 0}, "TW-option-range"),
+        ({"end_tokens": ()}, "TW-no-end-token"),
     ],
 )
 def test_impossible_sampling_is_refused(wrong: dict[str, object], reason: str) -> None:

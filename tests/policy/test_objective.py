@@ -433,7 +433,7 @@ def test_a_mask_that_leaves_nothing_stops_before_anything_is_trained(make_policy
         for sequence in two_turn_sequences()
     ]
     batch = UpdateBatch.from_turns(far, [(1.0, 1.0)] * 6)
-    with pytest.raises(MismatchError, match="must leave a reply token"):
+    with pytest.raises(MismatchError, match="TW-engine-mismatch"):
         learner.update(batch, SETTINGS.changed(correction=ImportanceCorrection(kind="mask")))
     assert learner.steps == 0
 

@@ -68,13 +68,13 @@ def test_the_switches_of_a_template_are_what_it_reads_besides_the_conversation()
 
 @pytest.mark.parametrize("name", ["enable_thinkin", "messages", "content", "bos_token"])
 def test_a_name_that_is_no_switch_of_the_template_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"'{name}' is not a known name"):
+    with pytest.raises(ConfigurationError, match=rf"{name}.*TW-template-switch"):
         set_switches(tokenizer_of("qwen3"), {name: True})
 
 
 @pytest.mark.parametrize("value", [None, [1], {"a": 1}])
 def test_a_value_that_is_no_scalar_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="must be true, false, a number or a text"):
+    with pytest.raises(ConfigurationError, match="TW-template-switch"):
         set_switches(tokenizer_of("qwen3"), {"enable_thinking": value})
 
 
@@ -82,7 +82,7 @@ def test_switches_without_one_template_are_refused() -> None:
     tokenizer = tokenizer_of("qwen3")
     for template in (None, {"default": template_of("qwen3"), "tool_use": template_of("qwen3")}):
         tokenizer.chat_template = template
-        with pytest.raises(ConfigurationError, match="a policy with one chat template"):
+        with pytest.raises(ConfigurationError, match="TW-template-switch"):
             set_switches(tokenizer, {"enable_thinking": True})
 
 
@@ -95,5 +95,5 @@ def test_any_value_means_the_same_in_the_template_as_outside(value: Any) -> None
 
 
 def test_a_policy_from_scratch_has_no_switches() -> None:
-    with pytest.raises(ConfigurationError, match="is scratch, whose template has none"):
+    with pytest.raises(ConfigurationError, match="TW-template-switch"):
         load(PARAMETERS, settings=["policy.chat_template_kwargs={enable_thinking: false}"])
