@@ -118,7 +118,7 @@ def test_all_end_with_one_and_new_ones_give_the_same_replies(two: EnginesOnProce
     two.submit(0, [3, 4])
     two.submit(1, [3, 4])
     os.kill(before[1], signal.SIGKILL)
-    with pytest.raises(EngineLost, match=r"process 1.*SIGKILL.*TW-engine-lost"):
+    with pytest.raises(EngineLost, match=r"(?s)process 1.*SIGKILL.*TW-engine-lost"):
         two.step()
     assert not any(map(psutil.pid_exists, before)) and two.in_flight == 0
     two.load(policy, "it")

@@ -154,4 +154,7 @@ def test_the_plain_settings_are_the_default(make_policy: MakePolicy) -> None:
 
 
 def test_a_chunk_of_nothing_is_refused() -> None:
-    assert refusal(ModelSettings, {"logit_chunk_tokens": 0}) == "logit_chunk_tokens must be at least 1; found 0"
+    assert (
+        refusal(ModelSettings, {"logit_chunk_tokens": 0})
+        == "logit_chunk_tokens must be at least 1; found 0 [TW-option-range]"
+    )

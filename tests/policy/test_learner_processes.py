@@ -230,7 +230,7 @@ def test_a_process_that_hangs_ends_all_with_one_sentence(make_policy: MakePolicy
     """One that dies does, too: tests/tasks/update/test_update_on_processes.py, with the processes that are there."""
     learner, ids = LearnerOnProcesses(two, make_policy(0), threads=1), two.process_ids
     os.kill(ids[1], signal.SIGSTOP)
-    with pytest.raises(LearnerLost, match=r"\b0\b.*TW-learner-lost"):
+    with pytest.raises(LearnerLost, match=r"(?s)\b0\b.*TW-learner-lost"):
         learner.update(a_batch(), SETTINGS)
     assert not two.alive and not any(psutil.pid_exists(each) for each in ids)
 
