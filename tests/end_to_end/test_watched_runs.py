@@ -270,7 +270,7 @@ def test_a_fault_leaves_the_run_out_with_advice_and_the_last_good_policy_intact(
     with pytest.raises(TrainingEnded, match=f"ended by the guard {name}: .*{seen}") as caught:
         train(chosen, fresh, "base", 1)
     assert caught.value.fault == name
-    require_good(str(caught.value), fresh.warm_start)
+    require_good(caught.value.message, fresh.warm_start)
 
 
 def test_a_fault_of_one_run_does_not_keep_the_others_of_an_ablation_from_theirs(fresh: Prepared) -> None:
