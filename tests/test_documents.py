@@ -183,6 +183,12 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert 'href="source/envs/search/documents.py.html"' in worlds
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_module_that_a_document_names_exists(document: Path) -> None:
+    named = re.findall(r"`((?:turnwise|flows|tasks|envs|lab|tests|benchmarks)/[\w/]+\.py)`", document.read_text())
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_the_index_of_papers_names_files_that_there_are() -> None:
     names = re.findall(r"`([\w./]+\.py|[\w./]+/)`", (ROOT / "docs" / "credit.md").read_text())
     assert len(names) > 40
