@@ -33,20 +33,9 @@ PREFIX = "verifiers:"
 WORLD = "envs.verifiers.world:Verifiers"
 SERVICE = ("fastapi", "httpx", "numpy", "prometheus-client", "pydantic", "pyyaml", "uvicorn", "verifiers", "websockets")
 """What the world and its service import."""
-PROGRAM = """
-import json, os, sys
-from envs.service.limits import ServiceLimits
-from envs.service.server import serve
-from turnwise.store.plugin_identity import world_digest
-options = json.loads(sys.argv[1])
-token = os.environ.get(options.pop("token_variable", ""))
-limits = ServiceLimits(**options.pop("limits", {}))
-try:
-    serve(**options, token=token, limits=limits, content_of=world_digest)
-except ValueError as error:
-    sys.exit(f"{error}")
-"""
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("verifiers_program.py")
+"""What runs there."""
 SECONDS_TO_START = 120.0
 LAST_LINES = 5
 """How much of what a failed installation or service has said is shown."""
@@ -148,9 +137,9 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """Start the service, which ends with this process. Without a log it writes to this terminal."""
     served = {**options, "worlds": [f"{WORLD}={json.dumps(parameters)}"]}
-    # In the folder, so that no module of the user's hides one of the package's.
+    # With -P, and in the folder, so that no module next to the program or of the user's hides one of the package's.
     return subprocess.Popen(
-        [folder / "bin" / "python", "-c", PROGRAM, json.dumps(served)],
+        [folder / "bin" / "python", "-P", PROGRAM, json.dumps(served)],
         cwd=folder,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         stdout=log,
