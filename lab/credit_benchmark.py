@@ -114,7 +114,8 @@ def make_studies(names: Sequence[str] = ()) -> None:
         write_whole(_record_path(folder, name), _RECORDS.dump_json(record, indent=1).decode() + "\n")
         Console().print(f"{name}: {record.about['study']}", highlight=False)
         draw_page(plan, folder)
-    draw_page(plan, folder)
+    if not experiments:
+        draw_page(plan, folder)
 
 
 def _make_study(plan: Benchmark, planned: PlannedStudy, experiment: Experiment) -> StudyRecord:
@@ -138,7 +139,7 @@ def draw_page(plan: Benchmark, folder: Path) -> None:
     cells = {measure: cells_of(records, measure) for measure in MEASURES}
     figure = heat_map(cells)
     write_whole(folder / f"{figure.name}.png", figure.png())
-    write_whole(folder / "benchmark.md", page(plan, records, cells, f"{figure.name}.png"))
+    write_whole(folder / "benchmark.md", page(plan, records, cells, figure))
 
 
 def read_records(plan: Benchmark, folder: Path) -> dict[str, StudyRecord]:
@@ -220,7 +221,7 @@ def heat_map(cells: Mapping[str, Cells]) -> Figure:
     )
 
 
-def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str, Cells], figure: str) -> str:
+def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str, Cells], figure: Figure) -> str:
     """The page in Markdown."""
     about = [
         (
@@ -245,7 +246,6 @@ def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str
         "credit-benchmark.md.jinja",
         plan=plan,
         figure=figure,
-        description=heat_map(cells).description,
         about=about,
         missing=[name for name in plan.studies if name not in records],
         over_studies=[

@@ -69,7 +69,7 @@ def test_rules_are_ordered_by_their_mean_over_the_studies(measure: str) -> None:
 
 def test_the_page_names_what_each_study_was_made_from_and_what_is_missing() -> None:
     cells = {measure: cells_of(RECORDS, measure) for measure in MEASURES}
-    text = page(PLAN_OF_TWO, RECORDS, cells, "benchmark.png")
+    text = page(PLAN_OF_TWO, RECORDS, cells, heat_map(cells))
     assert "| `one` | lake | base-1m | start | 0.250 | 200 | 0.30 | 50% | `01234567` |" in text
     assert "| `two` | lake | base-1m | after `grpo` |" in text
     assert "Planned and not made: three." in text
