@@ -8,16 +8,14 @@ turnwise restore policy/4be1f02a                    the weights of a policy whos
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, Settings, load_experiment
-from turnwise import progress
+from flows.commands.progress_line import showing_progress
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home
 
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 LISTED = 20
 """Number of damaged things per part that are listed; further ones are only counted."""
-SHOWN_AFTER_SECONDS = 2.0
 
 
 def verify() -> None:
@@ -42,7 +39,7 @@ def verify() -> None:
 
     use_project_storage()
     console = Console(highlight=False)
-    with _showing_progress(console):
+    with showing_progress():
         parts = inspect(home())
     print_parts(parts, console)
     if number := sum(len(part.damaged) for part in parts):
@@ -101,28 +98,6 @@ def print_parts(parts: Sequence[Inspected], console: Console) -> None:
     if left := [path for part in parts for path in part.left_over]:
         folders = ", ".join(dict.fromkeys(str(path.parent) for path in left[:LISTED]))
         console.print(Text(f"\nLeft over, harmless: {len(left)} in {folders}"), soft_wrap=True)
-
-
-@contextmanager
-def _showing_progress(console: Console) -> Iterator[None]:
-    """Show on a terminal how far the inspection is, if it takes more than a moment."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
-    bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bars.add_task("")
-    began = time.monotonic()
-
-    def show(report: progress.Progress) -> None:
-        if time.monotonic() - began > SHOWN_AFTER_SECONDS:
-            bars.start()
-            bars.update(task, description=report.what, completed=report.done, total=report.total)
-
-    try:
-        with progress.listening(show):
-            yield
-    finally:
-        bars.stop()
 
 
 def prune(

@@ -26,6 +26,7 @@ from flows.commands.options import (
     WorldSettings,
     installed_world_names,
 )
+from flows.commands.progress_line import showing_progress
 from turnwise.errors import ConfigurationError, TurnwiseError
 
 if TYPE_CHECKING:
@@ -215,7 +216,8 @@ def check(
         )
     if kind == "world":
         world, parameters = named_world(name, preset, settings or [])
-        report = check_world(world, parameters=parameters)
+        with showing_progress():
+            report = check_world(world, parameters=parameters)
     else:
         if preset:
             raise ConfigurationError(
@@ -243,7 +245,7 @@ def _certify(
 
     counts = None if tokenizer is None else _token_counter(tokenizer)
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    with console.status(f"playing {world.name} by baseline policies and probes"):
+    with showing_progress():
         measured = certify(
             world,
             parameters=parameters,

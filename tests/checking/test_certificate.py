@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 from corridor_worlds import LENGTH, Corridor, Walk
 
+from turnwise import progress
 from turnwise.checking.certificate import Certificate, certify
 from turnwise.reporting.html.certificate_page import CERTIFICATE_FILES, write_certificate
 from turnwise.world import Reward, Split, Step, Task
@@ -43,6 +44,12 @@ class OutOfReach(Corridor):
 
     def __init__(self) -> None:
         super().__init__(turns=LENGTH - 2)
+
+
+class Unguided(Hackable):
+    """Has no policy of its own."""
+
+    baselines = ()
 
 
 class SameEverywhere(Corridor):
@@ -123,3 +130,20 @@ def test_the_page_and_the_data_say_the_same(tmp_path: Path) -> None:
     for remark in measured.remarks:
         assert remark.replace("'", "&#39;") in page
     assert "Certificate of the world corridor" in page
+
+
+def test_a_world_without_a_policy_is_measured_by_the_probe() -> None:
+    measured = certificate(Unguided())
+    assert measured.scores == () and measured.impossible is measured.trivial is None
+    (length,) = measured.lengths
+    assert (length.policy, length.unit) == ("probe", "characters") and length.prompt > len(Corridor.instruction)
+    assert [(probe.name, probe.score.rewards.value) for probe in measured.probes] == [("empty", 0.0), ("copy", 3.0)]
+
+
+def test_a_certificate_reports_how_many_of_all_tasks_of_all_policies_are_played() -> None:
+    reports: list[progress.Progress] = []
+    with progress.listening(reports.append):
+        certificate(Corridor())
+    played = [(each.done, each.total) for each in reports if each.what == "certificate of corridor: tasks"]
+    policies = 2 + 3 + 5  # random and oracle, the probes, the shares of random turns
+    assert played == [(done, policies * 4) for done in range(policies * 4)]

@@ -45,9 +45,11 @@ from corridor_worlds import (
     Vagrant,
 )
 
+from turnwise import progress
 from turnwise.checking import CheckReport, check_world, examination
 from turnwise.checking.playing import digests, play
 from turnwise.checking.report import Check
+from turnwise.progress import Progress
 from turnwise.world import Limits, Split, Step, Task, World, make_world
 
 
@@ -123,12 +125,43 @@ def test_a_world_that_keeps_the_contract_passes_every_check() -> None:
 
 
 @pytest.mark.usefixtures("other_processes_agree")
-@pytest.mark.parametrize(("world", "left_out"), [(Undrawn, 1), (Unplayed, 6)])
+@pytest.mark.parametrize(("world", "left_out"), [(Undrawn, 1), (Unplayed, 3)])
 def test_a_world_whose_actions_cannot_be_drawn_passes_with_a_warning(world: type[World], left_out: int) -> None:
     report = check_world(world(), count=8)
     assert report.passed, report.lines()
     assert report.checks[0].doubtful and "no table shows what chance reaches" in report.checks[0].found
     assert sum(not check.applies for check in report.checks) == left_out, report.lines()
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+@pytest.mark.parametrize(
+    ("world", "name", "found"),
+    [
+        (Counting, "episodes repeat in any order", "corridor/train/0 by probe differs when played again"),
+        (Entangled, "open episodes leave one another alone", "differs when played beside others"),
+        (Vagrant, "the process stays as it was", "step changed it from "),
+        (Mute, "any reply is answered", "must be answered with a text; '' got ''"),
+        (Clinging, "close works after any prefix", "raised AttributeError"),
+    ],
+)
+def test_a_world_without_a_policy_is_checked_by_replies_that_do_not_read_the_task(
+    world: type[World], name: str, found: str
+) -> None:
+    unplayed = type("Unplayed", (world,), {"baselines": ()})
+    assert found in failures(check_world(unplayed(), count=8))[name]
+
+
+def test_a_check_reports_what_it_does_and_how_much_of_it_is_done(other_processes_agree: None) -> None:
+    reports: list[Progress] = []
+    with progress.listening(reports.append):
+        check_world(Corridor(), count=8)
+    whats = list(dict.fromkeys(report.what for report in reports))
+    assert whats[0] == "check 1 of 21: the world introduces itself"
+    assert [what.split(":")[0] for what in whats] == [f"check {number} of 21" for number in range(1, 22)]
+    played = [
+        (each.done, each.total) for each in reports if each.what == "check 12 of 21: random: actions are accepted"
+    ]
+    assert played == [(0, 0), *((done, 8) for done in range(8))]
 
 
 @pytest.mark.usefixtures("other_processes_agree")

@@ -27,10 +27,19 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from turnwise import seeding
+from turnwise import progress, seeding
 from turnwise.checking.baselines import Score, score_of, weighted_return
 from turnwise.checking.examination import check_world
-from turnwise.checking.playing import Decide, PlayedEpisode, baseline_policy, first_tasks, play_by
+from turnwise.checking.playing import (
+    PROBE,
+    Decide,
+    PlayedEpisode,
+    baseline_policy,
+    first_tasks,
+    play_by,
+    policies,
+    unread_replies,
+)
 from turnwise.checking.report import CheckReport
 from turnwise.statistics import Interval, over_tasks
 from turnwise.statistics.group_spread import expected_spread
@@ -176,9 +185,12 @@ def certify(
     made = dict(parameters or {})
     contract = contract or check_world(world, parameters=made, count=tasks, seed=seed)
     tested = first_tasks(world, "test", tasks)
-    player = _Player(world, tested, replicas, seed)
-    baselines = {name: player.play(name, partial(baseline_policy, baseline=name)) for name in world.baselines}
-    random, oracle = baselines.get("random"), baselines.get("oracle")
+    scripted = {name: partial(baseline_policy, world, baseline=name) for name in policies(world)}
+    spread = RANDOM_SHARES if {"random", "oracle"} <= scripted.keys() else ()
+    probed = list(probes(world))
+    player = _Player(world, tested, replicas, seed, len(scripted) + len(probed) + len(spread))
+    played = {name: player.play(name, policy) for name, policy in scripted.items()}
+    random, oracle = played.get("random"), played.get("oracle")
     measured, unit = (len, "characters") if count_tokens is None else (count_tokens, f"tokens of {tokenizer}")
     return Certificate(
         world=world.name,
@@ -188,44 +200,37 @@ def certify(
         turnwise=importlib.metadata.version("turnwise"),
         seed=seed,
         contract=contract,
-        scores=tuple(score_of(world, name, played, seed) for name, played in baselines.items()),
-        probes=tuple(_probe(player, name, does, policy, random) for name, does, policy in probes(world)),
+        scores=tuple(score_of(world, name, played[name], seed) for name in world.baselines),
+        probes=tuple(_probe(player, name, does, policy, random) for name, does, policy in probed),
         impossible=None if oracle is None else _named(tested, oracle, lambda group: not any(_solved(group))),
         trivial=None if random is None else _named(tested, random, lambda group: all(_solved(group))),
         twins=tuple(_twins(world, tasks, seed)),
-        lengths=tuple(_length(world, name, played, measured, unit) for name, played in baselines.items()),
+        lengths=tuple(_length(world, name, episodes, measured, unit) for name, episodes in played.items()),
         group_size=replicas,
-        spread=tuple(_spread(player, share, replicas) for share in RANDOM_SHARES) if random and oracle else (),
+        spread=tuple(_spread(player, share, replicas) for share in spread),
     )
 
 
 def probes(world: World) -> Iterator[tuple[str, str, Callable[[Task, int], Decide]]]:
     """The probes that can be played in a world: name, what it does, and the policy of an episode by task and seed."""
-    yield "empty", "answers nothing", _always(lambda _: "")
-    yield "copy", "sends back what it was shown", _always(lambda observation: observation.text)
-    for verb in sorted(world.verbs or ()):
-        yield f"{verb}[]", f"uses {verb} without an argument", _always(partial(_use, verb, copies=False))
-        yield f"{verb}[copy]", f"gives {verb} what it was shown", _always(partial(_use, verb, copies=True))
+    for name, does, reply in unread_replies(world):
+        yield name, does, _always(reply)
     if "random" in world.baselines:
-        yield "repeat", "draws one random action and repeats it to the end", _repeat
+        yield "repeat", "draws one random action and repeats it to the end", partial(_repeat, world)
 
 
-def _use(verb: str, observation: Observation, *, copies: bool) -> str:
-    return f"{verb}[{observation.text if copies else ''}]"
-
-
-def _always(action: Callable[[Observation], str]) -> Callable[[Task, int], Decide]:
+def _always(reply: Callable[[Observation], str]) -> Callable[[Task, int], Decide]:
     """A policy whose action is a function of the last observation."""
 
     def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
-        return ScriptedAction("", (action(observation),))
+        return ScriptedAction("", (reply(observation),))
 
     return lambda task, seed: decide
 
 
-def _repeat(task: Task, seed: int) -> Decide:
+def _repeat(world: World, task: Task, seed: int) -> Decide:
     first: list[ScriptedAction] = []
-    random = baseline_policy(task, seed, "random")
+    random = baseline_policy(world, task, seed, "random")
 
     def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
         if not first:
@@ -235,11 +240,11 @@ def _repeat(task: Task, seed: int) -> Decide:
     return decide
 
 
-def _partly_random(share: float) -> Callable[[Task, int], Decide]:
+def _partly_random(world: World, share: float) -> Callable[[Task, int], Decide]:
     """An oracle that plays a share of its turns at random, each turn by its own draw."""
 
     def policy(task: Task, seed: int) -> Decide:
-        oracle, random = (baseline_policy(task, seed, name) for name in ("oracle", "random"))
+        oracle, random = (baseline_policy(world, task, seed, name) for name in ("oracle", "random"))
         generator = seeding.generator(seed, "certificate", task.id)
 
         def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
@@ -254,15 +259,20 @@ def _partly_random(share: float) -> Callable[[Task, int], Decide]:
 class _Player:
     """Plays scripted policies on the same tasks with the same noise, so that they can be compared task by task."""
 
-    def __init__(self, world: World, tasks: Sequence[Task], replicas: int, seed: int) -> None:
+    def __init__(self, world: World, tasks: Sequence[Task], replicas: int, seed: int, played: int) -> None:
         self.world, self.tasks, self.seed = world, tasks, seed
         self._seeds = [seeding.derive(seed, "certificate", replica) for replica in range(replicas)]
+        self._done, self._total = 0, played * len(tasks)
+        """Of the tasks of as many policies as will be played."""
 
     def play(self, name: str, policy: Callable[[Task, int], Decide]) -> list[list[PlayedEpisode]]:
         """The episodes of each task."""
-        return [
-            [play_by(self.world, task, seed, name, policy(task, seed)) for seed in self._seeds] for task in self.tasks
-        ]
+        groups = []
+        for task in self.tasks:
+            progress.report(f"certificate of {self.world.name}: tasks", self._done, self._total)
+            groups.append([play_by(self.world, task, seed, name, policy(task, seed)) for seed in self._seeds])
+            self._done += 1
+        return groups
 
     def returns(self, played: Sequence[Sequence[PlayedEpisode]]) -> list[list[float]]:
         """The return of each episode of each task."""
@@ -304,13 +314,11 @@ def _named(
 
 def _twins(world: World, count: int, seed: int) -> Iterator[Twins]:
     """For each split with itself, then each pair of splits, the tasks that begin alike, where there are any."""
-    guide = next((name for name in ("oracle", "random") if name in world.baselines), None)
-    if guide is None:
-        return
+    guide = next(name for name in ("oracle", "random", PROBE) if name in policies(world))
     episodes = {
         split: [
-            play_by(world, task, seed, guide, baseline_policy(task, seed, guide))
-            for task in first_tasks(world, split, count)
+            play_by(world, task, seed, guide, baseline_policy(world, task, seed, guide))
+            for task in progress.each(f"tasks of {split} that are alike", first_tasks(world, split, count))
         ]
         for split in SPLITS
     }
@@ -356,7 +364,7 @@ def _length(
 
 
 def _spread(player: _Player, share: float, group_size: int) -> Spread:
-    played = player.play(f"{share:.0%} random", _partly_random(share))
+    played = player.play(f"{share:.0%} random", _partly_random(player.world, share))
     success = [float(solved) for group in played for solved in _solved(group)]
     return Spread(share, _mean(success), expected_spread(player.returns(played), group_size).least)
 

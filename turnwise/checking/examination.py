@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
+from turnwise import progress
 from turnwise.checking.answers import (
     any_reply_is_answered,
     ineffective_steps_leave_the_state,
@@ -91,10 +92,18 @@ def check_world(
         ("the oracle reaches its score", partial(oracle_reaches_its_score, oracle_success)),
         ("random play earns differences", random_play_earns_differences),
     ]
-    return CheckReport(world.name, tuple(_examine(name, check, subject) for name, check in named))
+    return CheckReport(
+        world.name,
+        tuple(
+            _examine(f"check {number} of {len(named)}", name, check, subject)
+            for number, (name, check) in enumerate(named, start=1)
+        ),
+    )
 
 
-def _examine(name: str, check: Callable[[Subject], str], subject: Subject) -> Check:
+def _examine(place: str, name: str, check: Callable[[Subject], str], subject: Subject) -> Check:
+    subject.check = f"{place}: {name}"
+    progress.report(subject.check, 0, 0)
     with process_put_back():
         return examine(name, partial(check, subject))
 
@@ -186,7 +195,7 @@ def observations_tell(subject: Subject) -> str:
 
 def episodes_repeat(subject: Subject) -> str:
     """Check that an episode is a function of task, seed and actions, whatever was played before it."""
-    pairs = [(task, baseline) for task in subject.sample for baseline in subject.world.baselines]
+    pairs = [(task, baseline) for task in subject.sample for baseline in subject.policies]
     before = [subject.played(task, baseline) for task, baseline in pairs]
     again = [subject.play(task, baseline) for task, baseline in reversed(pairs)]
     return _compare(before, again[::-1], "played again in reverse order")

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from turnwise import seeding
@@ -33,6 +34,8 @@ from turnwise.world import (
 
 Decide = Callable[[Environment, Observation, Remaining], ScriptedAction]
 """A scripted policy in one episode: what it does after an observation, with so many turns and actions left."""
+PROBE = "probe"
+"""The policy that is played in a world without one of its own: every turn it draws one of `unread_replies`."""
 SECONDS = 600.0
 """Time limit of another process that plays the same episodes, including its start and making the world."""
 
@@ -87,9 +90,15 @@ def open_episode(world: World, task: Task, seed: int) -> Environment:
     return ValidatedEnvironment(world.make(task, seeding.derive(seed, "checked episode", task.id)), task)
 
 
+def policies(world: World) -> tuple[str, ...]:
+    """The world's baseline policies, or `PROBE` alone where it has none."""
+    return tuple(world.baselines) or (PROBE,)
+
+
 def play(world: World, task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
     """Play one whole episode. `ask_the_oracle` asks the oracle before every turn and ignores its answer."""
-    return play_by(world, task, seed, baseline, baseline_policy(task, seed, baseline, ask_the_oracle=ask_the_oracle))
+    decide = baseline_policy(world, task, seed, baseline, ask_the_oracle=ask_the_oracle)
+    return play_by(world, task, seed, baseline, decide)
 
 
 def play_by(world: World, task: Task, seed: int, name: str, decide: Decide) -> PlayedEpisode:
@@ -105,7 +114,7 @@ def play_in_turns(world: World, tasks: Sequence[Task], seed: int, baseline: str)
     try:
         firsts = [environment.reset() for environment in environments]
         baselines = [
-            play_turns(environment, first, world.limits_of(task), baseline_policy(task, seed, baseline))
+            play_turns(environment, first, world.limits_of(task), baseline_policy(world, task, seed, baseline))
             for environment, first, task in zip(environments, firsts, tasks, strict=True)
         ]
         turns: list[list[PlayedTurn]] = [[] for _ in tasks]
@@ -119,16 +128,32 @@ def play_in_turns(world: World, tasks: Sequence[Task], seed: int, baseline: str)
     return [PlayedEpisode(task, baseline, first, tuple(played)) for task, first, played in together]
 
 
-def baseline_policy(task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False) -> Decide:
-    """A baseline policy of the world, in one episode of the task. `ask_the_oracle` asks it too, before every turn."""
+def baseline_policy(world: World, task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False) -> Decide:
+    """One of `policies(world)` in one episode of the task. `ask_the_oracle` asks it too, before every turn."""
     generator = seeding.generator(seed, "checked player", baseline, task.id)
+    replies = [reply for _, _, reply in unread_replies(world)]
 
     def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
         if ask_the_oracle:
             environment.oracle(remaining)
+        if baseline == PROBE:
+            return ScriptedAction("", (replies[generator.integers(len(replies))](observation),))
         return environment.decide(baseline, generator, remaining)
 
     return decide
+
+
+def unread_replies(world: World) -> Iterator[tuple[str, str, Callable[[Observation], str]]]:
+    """Replies that need no understanding of the task: a name, what it does in words, and it after an observation."""
+    yield "empty", "answers nothing", lambda _: ""
+    yield "copy", "sends back what it was shown", lambda observation: observation.text
+    for verb in sorted(world.verbs or ()):
+        yield f"{verb}[]", f"uses {verb} without an argument", partial(_use, verb, copies=False)
+        yield f"{verb}[copy]", f"gives {verb} what it was shown", partial(_use, verb, copies=True)
+
+
+def _use(verb: str, observation: Observation, *, copies: bool) -> str:
+    return f"{verb}[{observation.text if copies else ''}]"
 
 
 def play_turns(environment: Environment, first: Observation, limits: Limits, decide: Decide) -> Iterator[PlayedTurn]:
@@ -181,7 +206,7 @@ def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpi
         tasks = first_tasks(world, split, count)
         found[f"tasks of {split}"] = _digest([_plain(task) for task in tasks])
         for task in tasks:
-            for baseline in world.baselines:
+            for baseline in policies(world):
                 found[f"{task.id} by {baseline}"] = _digest(played(task, baseline).written())
     return found
 

@@ -82,7 +82,7 @@ def process_is_left_alone(subject: Subject) -> str:
     tasks = subject.sample
     watch = _Watch()
     for task in tasks:
-        for baseline in subject.world.baselines:
+        for baseline in subject.policies:
             _play(subject, task, baseline, watch)
     told = [f"{call} prints {shortened(text.strip())}" for call, text in watch.printed.items()]
     told += [f"{call} changes the environment variable {name}" for name, call in watch.changed.items()]
@@ -94,7 +94,7 @@ def process_is_left_alone(subject: Subject) -> str:
 def _play(subject: Subject, task: Task, baseline: str, watch: _Watch) -> None:
     made = watch.call("make", partial(open_episode, subject.world, task, subject.seed))
     with closing(_Watched(made, watch)) as environment:
-        first, decide = environment.reset(), baseline_policy(task, subject.seed, baseline)
+        first, decide = environment.reset(), baseline_policy(subject.world, task, subject.seed, baseline)
         for _ in play_turns(environment, first, subject.world.limits_of(task), decide):
             pass
 

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any
 
-from turnwise import seeding
-from turnwise.checking.playing import PlayedEpisode, first_tasks, open_episode, play
+from turnwise import progress, seeding
+from turnwise.checking.playing import PROBE, PlayedEpisode, first_tasks, open_episode, play, policies
 from turnwise.checking.report import Broken, NotApplicable
 from turnwise.world import SPLITS, Environment, Observation, Split, Task, World
 
@@ -22,6 +22,8 @@ class Subject:
         self.count = count
         self.sample_size = sample_size
         self.seed = seed
+        self.check = ""
+        """The check that runs now, as reports of progress name it."""
         self._played: dict[tuple[Split, str, str], PlayedEpisode] = {}
 
     @cached_property
@@ -33,7 +35,7 @@ class Subject:
     def first_observations(self) -> dict[str, Observation]:
         """The first observation of every task, by task id."""
         found = {}
-        for task in (task for tasks in self.task_sets.values() for task in tasks):
+        for task in progress.each(self.check, [task for tasks in self.task_sets.values() for task in tasks]):
             with self.reached(task, ()) as (_, observation):
                 found[task.id] = observation
         return found
@@ -49,20 +51,19 @@ class Subject:
         return "oracle" in self.world.baselines
 
     @property
-    def guide(self) -> str:
-        """The policy whose actions are used as prefixes: the oracle, or the random policy if there is none.
+    def policies(self) -> tuple[str, ...]:
+        """The policies that are played: the world's baseline policies, or the probe if there are none."""
+        return policies(self.world)
 
-        Raises NotApplicable for a world without either.
-        """
-        for baseline in ("oracle", "random"):
-            if baseline in self.world.baselines:
-                return baseline
-        raise NotApplicable("the world has neither an oracle nor a random baseline policy")
+    @property
+    def guide(self) -> str:
+        """The policy whose actions are used as prefixes: the oracle, else the random policy, else the probe."""
+        return next(name for name in ("oracle", "random", PROBE) if name in self.policies)
 
     @property
     def wanderer(self) -> str:
         """The policy whose episodes are compared: the random policy, or the guide if there is none."""
-        return "random" if "random" in self.world.baselines else self.guide
+        return "random" if "random" in self.policies else self.guide
 
     def play(self, task: Task, baseline: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
         """Play a new episode: see `playing.play`."""
@@ -83,8 +84,8 @@ class Subject:
         return episode
 
     def episodes(self, baseline: str) -> list[PlayedEpisode]:
-        """One episode of a baseline policy on each task of the test task set."""
-        return [self.played(task, baseline) for task in self.task_sets["test"]]
+        """One episode of a policy on each task of the test task set."""
+        return [self.played(task, baseline) for task in progress.each(self.check, self.task_sets["test"])]
 
     def random_groups(self, groups: int, size: int) -> list[list[PlayedEpisode]]:
         """Groups of `size` episodes of the random policy, each on one of the first `groups` test tasks.
@@ -97,7 +98,7 @@ class Subject:
         seeds = [seeding.derive(self.seed, "random group", replica) for replica in range(1, size)]
         return [
             [self.played(task, "random"), *(play(self.world, task, seed, "random") for seed in seeds)]
-            for task in self.task_sets["test"][:groups]
+            for task in progress.each(self.check, self.task_sets["test"][:groups])
         ]
 
     def success(self, baseline: str) -> float:
@@ -109,8 +110,8 @@ class Subject:
 
     @property
     def all_episodes(self) -> list[PlayedEpisode]:
-        """The episodes of every baseline policy on the test task set."""
-        return [episode for baseline in self.world.baselines for episode in self.episodes(baseline)]
+        """The episodes of every policy on the test task set."""
+        return [episode for baseline in self.policies for episode in self.episodes(baseline)]
 
     @contextmanager
     def reached(self, task: Task, actions: Sequence[str]) -> Iterator[tuple[Environment, Observation]]:
