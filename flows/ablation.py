@@ -15,11 +15,12 @@ from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_mater
 from flows.report import AblationResult, open_record, publish, report_runs
 from flows.runtime.disk import disk_guard, require_budget
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
-from flows.runtime.flow_runs import untagged_tasks
+from flows.runtime.flow_runs import flow_run_log, untagged_tasks
 from flows.workers.sharing import shared_runs
 from turnwise.experiment import Experiment
 from turnwise.records.record import recording_store
 from turnwise.records.results import all_references, keep_time
+from turnwise.reporting.finding import report_finding
 from turnwise.results.cells import WARM_START
 from turnwise.store.default import require_place
 from turnwise.training_runs.memory import require_memory
@@ -52,7 +53,8 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     require_memory(experiment, processes)
     progress = FlowProgress(experiment.ablation.name)
     plan = plan_ablation(experiment)
-    display = plan.display(console, processes, progress.reached)
+    log = flow_run_log()
+    display = plan.display(console, processes, progress.reached, log)
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)
@@ -73,5 +75,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     outcome = AblationOutcome(prepared, baselines, warm_start, runs, left_out, reported)
     result = publish(experiment, outcome, record, display.computed, display.found)
     publish_results(result.report, result.folder / "report.html", store)
+    log(report_finding(result.report) or f"{result.report.title} is compared")
+    log(f"the report is {result.folder / 'report.html'}")
     progress.complete()
     return result

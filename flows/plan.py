@@ -85,10 +85,14 @@ class Plan:
         return Counter(each.kind for each in self.stages if each.recorded is not None)
 
     def display(
-        self, console: Console, processes: int = 1, reached: Callable[[float], None] = lambda share: None
+        self,
+        console: Console,
+        processes: int = 1,
+        reached: Callable[[float], None] = lambda share: None,
+        log: Callable[[str], None] = lambda line: None,
     ) -> Display:
         """A display of the progress: see `Display`."""
-        return Display(console, self.kinds, processes, reached, model_seconds(self.experiment), self.recorded)
+        return Display(console, self.kinds, processes, reached, log, model_seconds(self.experiment), self.recorded)
 
     def of_run(self, name: str) -> list[PlannedStage]:
         """The stages of one run."""

@@ -45,7 +45,7 @@ from flows.learning import (
     update_policy,
     value_rollout,
 )
-from flows.runtime.flow_runs import untagged_tasks
+from flows.runtime.flow_runs import flow_run_log, untagged_tasks
 from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, play_greedily, roll_out, roll_out_ahead, select_groups, turn_limit
 from tasks.calls import Call, Make
@@ -84,12 +84,14 @@ def train(
     Raises:
         TrainingEnded: a fault ends the run, so that nothing can be concluded from it.
     """
+    log = flow_run_log()
     run = begin(experiment, prepared, variant, seed, Call.make)
     judge_start(run)
     if on_start is not None:
         on_start(run)
     for number in range(1, experiment.optimization.iterations + 1):
         iterate(run, number, Call.make, sampler)
+        log(_success_so_far(run))
         if on_iteration is not None:
             on_iteration(run, run.iterations[-1])
         log_alarms(run)
@@ -100,6 +102,13 @@ def train(
     if tested:
         play_test_tasks(run, Call.make)
     return run
+
+
+def _success_so_far(run: Run) -> str:
+    """The success of the last iteration's rollout and, where there is one, of its evaluation."""
+    iteration = run.iterations[-1]
+    line = f"iteration {iteration.number}: success {default_store().metrics(iteration.rollout)['success']:.2f} in training"
+    return line if iteration.evaluation is None else f"{line}, {success_of(iteration.evaluation):.2f} in validation"
 
 
 def begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int, make: Make) -> Run:

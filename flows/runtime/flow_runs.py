@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from rich.console import Console
 
 from flows.runtime.direct_clients import connect_directly
-from flows.runtime.server import ensure_server, require_server
+from flows.runtime.server import RUN_LOGGER, ensure_server, require_server
 from turnwise.experiment import Experiment
 from turnwise.project import one_project
 from turnwise.records.record import tracking_uri
@@ -74,6 +75,20 @@ def in_flow_run() -> bool:
     """Whether this code runs as a part of a flow run of Prefect."""
     context = sys.modules.get("prefect.context")
     return context is not None and context.FlowRunContext.get() is not None
+
+
+def flow_run_log() -> Callable[[str], None]:
+    """Adds a line to the log of the flow run that this code is a part of, from any thread, and to no other log.
+
+    Outside of a flow run it does nothing.
+    """
+    if not in_flow_run():
+        return lambda line: None
+    logger = logging.getLogger(RUN_LOGGER)
+    logger.propagate = False  # the terminal has bars and lines of its own
+    logger.setLevel(logging.INFO)
+    context = contextvars.copy_context()  # by which Prefect's handler knows the flow run
+    return lambda line: context.copy().run(logger.info, "%s", line)
 
 
 def tags_of(parameters: Mapping[str, Any]) -> list[str]:

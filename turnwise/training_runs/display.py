@@ -63,13 +63,14 @@ class Display(Observer):
         expected: Stages,
         processes: int = 1,
         reached: Callable[[float], None] = lambda share: None,
+        log: Callable[[str], None] = lambda line: None,
         of_model: Mapping[str, float] = NOTHING,
         recorded: Stages = NONE,
     ) -> None:
         """Show the `expected` calls of stages as they return.
 
         They are shared by `processes`; the others report through `worker` and `finished_by_worker`. `reached` is told
-        the share that is done after each of them, also from other threads. `of_model` has the seconds that the policy's
+        the share that is done after each of them, also from other threads, and `log` the lines of a log. `of_model` has the seconds that the policy's
         size adds to a call of each kind. Of the `recorded` ones nothing will be computed.
         """
         self.computed = 0
@@ -78,7 +79,7 @@ class Display(Observer):
         """All artifacts that were computed now, even if they had been computed before."""
         self._console, self._processes = console, processes
         self._left = WorkLeft(expected, of_model, recorded)
-        self._reached = reached
+        self._reached, self._log = reached, log
         self._by_workers: set[tuple[str, str]] = set()
         self._views: dict[str, WorkerView] = {}
         self._lock = threading.Lock()
@@ -147,10 +148,8 @@ class Display(Observer):
         share = self._left.share
         self._bars.update(self._all, completed=share, note=self._outlook())
         long = call.seconds >= SECONDS_BETWEEN_LINES
-        if not self._console.is_terminal and (long or now - self._last_line >= SECONDS_BETWEEN_LINES):
-            self._last_line = now
-            line = f"{share:4.0%}  {_title(call.stage, call.label)}  {self._outlook()}".rstrip()
-            self._console.print(line, highlight=False, soft_wrap=True)
+        if long or now - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._add_line(f"{share:4.0%}  {_title(call.stage, call.label)}  {self._outlook()}".rstrip())
         return share
 
     def _progressed(self, report: progress.Progress) -> None:
@@ -165,12 +164,15 @@ class Display(Observer):
     def _tell(self, process: str, title: str, note: str) -> None:
         """In a log, a line on a stage that is being computed, if it is news and the last line was not just now."""
         with self._lock:
-            if self._console.is_terminal or note in self._lines[process]:
-                return
-            if time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
-                self._last_line = time.monotonic()
+            if note not in self._lines[process] and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
                 self._lines[process].add(note)
-                self._console.print(f"      {title}  {note}", highlight=False, soft_wrap=True)
+                self._add_line(f"      {title}  {note}")
+
+    def _add_line(self, line: str) -> None:
+        self._last_line = time.monotonic()
+        if not self._console.is_terminal:
+            self._console.print(line, highlight=False, soft_wrap=True)
+        self._log(line)
 
     def _works(self, worker: str, at_work: bool) -> None:
         with self._lock:
