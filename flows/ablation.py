@@ -73,8 +73,9 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
         references = [*baselines.values(), warm_start, *all_references(runs)]
         keep_time(reported, seconds, 1 + shared.number, display.made.issuperset(references))
     outcome = AblationOutcome(prepared, baselines, warm_start, runs, left_out, reported)
-    result = publish(experiment, outcome, record, display.computed, display.found)
-    publish_results(result.report, result.folder / "report.html", store)
+    with console.status("writing the report, and what MLflow shows of it"):
+        result = publish(experiment, outcome, record, display.computed, display.found)
+        publish_results(result.report, result.folder / "report.html", store)
     log(report_finding(result.report) or f"{result.report.title} is compared")
     log(f"the report is {result.folder / 'report.html'}")
     progress.complete()

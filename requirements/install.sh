@@ -14,6 +14,7 @@ set -eu
 venv=$1
 lock=$2
 began=$(date +%s)
+echo "Setting up $venv (half a minute, or two minutes with pip alone, once) ..."
 
 if ! [ -x "$venv/bin/python" ]; then
     python=$(sh "$(dirname "$0")/python.sh")
@@ -48,7 +49,6 @@ install() {
     fi
 }
 
-echo "Setting up $venv (half a minute, or two minutes with pip alone, once) ..."
 "$python" -m pip install --quiet --disable-pip-version-check uv || echo "uv could not be installed: pip does the work." >&2
 if ! install --no-deps -r "$lock"; then
     echo "Trying once more with PyTorch's own index ..." >&2
