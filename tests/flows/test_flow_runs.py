@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
+from uuid import UUID
 
 import pytest
 from prefect import flow, runtime
@@ -14,11 +17,14 @@ from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterParentFlowRunId,
     FlowRunFilterTags,
+    LogFilter,
+    LogFilterFlowRunId,
 )
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, Log
+from prefect.logging.handlers import APILogHandler
 from pydantic import BaseModel, ConfigDict
 
-from flows.runtime.flow_runs import in_flow_run, run_flow, tags_of, untagged_tasks
+from flows.runtime.flow_runs import flow_run_log, in_flow_run, run_flow, tags_of, untagged_tasks
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
 from turnwise.experiment import Experiment, load
@@ -94,6 +100,35 @@ def test_the_runs_of_an_ablation_are_found_by_tag_and_as_parts_of_its_flow_run()
         parts = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[whole_run.id]))
         assert {run.id for run in client.read_flow_runs(flow_run_filter=parts)} == {run.id for run in runs[1:]}
     assert [run.name for run in flow_runs_of("ablation found-by-tag", "variant mt-grpo", "seed 2")] == [runs[2].name]
+
+
+def test_the_log_of_a_flow_run_has_its_lines_and_our_warnings_and_the_terminal_only_these(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    @flow(name="telling", validate_parameters=False)
+    def telling() -> str:
+        log = flow_run_log()
+        told = Thread(target=log, args=["90%  mt-grpo seed 1: update"])  # as one that follows a worker does
+        told.start()
+        told.join()
+        logging.getLogger("flows.health").warning("mt-grpo seed 1 iteration 2: alarm")
+        logging.getLogger("elsewhere").warning("of no concern")
+        return str(runtime.flow_run.id)
+
+    identity = run_flow(telling)
+    flow_run_log()("outside of a flow run")
+    chosen = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[UUID(identity)]))
+    logged: list[Log] = []
+    with get_client(sync_client=True) as client:
+        while len(logged) < 2:
+            APILogHandler().flush()
+            logged = client.read_logs(chosen)
+    assert {(log.name, log.message) for log in logged} == {
+        ("turnwise.run", "90%  mt-grpo seed 1: update"),
+        ("flows.health", "mt-grpo seed 1 iteration 2: alarm"),
+    }
+    assert "seed 1: update" not in capfd.readouterr().err + caplog.text
+    assert "iteration 2: alarm" in caplog.text
 
 
 def test_neither_prefect_nor_mlflow_is_imported_to_look_for_records() -> None:

@@ -70,8 +70,9 @@ class Display(Observer):
         """Show the `expected` calls of stages as they return.
 
         They are shared by `processes`; the others report through `worker` and `finished_by_worker`. `reached` is told
-        the share that is done after each of them, also from other threads, and `log` the lines of a log. `of_model` has the seconds that the policy's
-        size adds to a call of each kind. Of the `recorded` ones nothing will be computed.
+        the share that is done after each of them, and `log` gets the lines of a log, both also from other threads.
+        `of_model` has the seconds that the policy's size adds to a call of each kind. Of the `recorded` ones nothing
+        will be computed.
         """
         self.computed = 0
         self.found = 0
@@ -172,7 +173,7 @@ class Display(Observer):
         self._last_line = time.monotonic()
         if not self._console.is_terminal:
             self._console.print(line, highlight=False, soft_wrap=True)
-        self._log(line)
+        self._log(line.strip())
 
     def _works(self, worker: str, at_work: bool) -> None:
         with self._lock:
