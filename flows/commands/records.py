@@ -49,6 +49,8 @@ import typer
 
 import turnwise as tw
 from flows.commands.options import MOST, Port, Settings, Tracking
+from flows.commands.progress_line import showing_progress
+from turnwise import progress
 from turnwise.errors import ConfigurationError, TurnwiseError
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
@@ -475,7 +477,9 @@ def export(
         recorded.export_curves(form, to)
         console.print(f"curves of {', '.join(run.name for run in recorded)} in {to}: {HOW_TO_READ[form].format(to)}")
         return
-    policy = recorded.export(to, iteration=iteration, best=best)
+    with showing_progress():
+        progress.report("loading the libraries, and writing the policy", 0, 0)
+        policy = recorded.export(to, iteration=iteration, best=best)
     console.print(f"{policy} of {recorded.one.name} in {to}")
     console.print(f"serve it: vllm serve {to} --host 127.0.0.1; train on: policy.model={to}")
 

@@ -49,8 +49,7 @@ def ablation(
     ] = False,
 ) -> None:
     """Compare the variants over the seeds, and write the report."""
-    if not dry_run:
-        say_what_begins(parameters, overlays)
+    say_what_begins(parameters, overlays)
     chosen = load_experiment(parameters, overlays, settings, to_plan=dry_run)
     if not dry_run:
         _run(chosen, processes)

@@ -70,6 +70,13 @@ def test_a_new_rule_or_reward_keeps_its_contract_passes_its_test_and_can_be_trai
         assert name in f"{experiment.variant(experiment.ablation.variants[1]).model_dump()}"
 
 
+def test_a_world_that_no_pretrained_policy_has_seen_begins_with_demonstrations(folder: Path) -> None:
+    assert status_of(["new", "world", "unseen_task"]) == 0
+    for parameters in (ROOT / "params.yaml", ROOT / "flows" / "commands" / "starters" / "params.yaml"):
+        experiment = load(parameters, [folder / "unseen_task.yaml"])
+        assert experiment.warm_start.enabled and experiment.data.demonstrations >= 500
+
+
 def test_the_next_commands_are_given_as_they_can_be_typed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
