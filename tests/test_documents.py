@@ -214,5 +214,5 @@ def test_the_package_the_changelog_and_the_citation_tell_one_version_and_one_lic
 def test_the_readme_counts_the_rules_and_the_losses_and_those_that_are_compared_with_others_code() -> None:
     compared = "".join(path.read_text() for path in (ROOT / "tests" / "parity").glob("test_*.py"))
     rules, losses = ([name for name in known if f'"{name}"' in compared] for known in (ESTIMATORS, LOSSES))
-    told = f"Of {len(ESTIMATORS)} rules and {len(LOSSES)} losses here {len(rules)} and {len(losses)} agree with verl's"
+    told = f"Tests hold {len(rules)} of the {len(ESTIMATORS)} rules and {len(losses)} of the {len(LOSSES)} losses"
     assert told in (ROOT / "README.md").read_text()
