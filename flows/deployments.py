@@ -17,6 +17,7 @@ from prefect.client.schemas.objects import State
 from prefect.input import RunInput
 from prefect.states import Cancelled
 from pydantic import ConfigDict, Field, create_model
+from pydantic.fields import FieldInfo
 
 from flows.ablation import comparison
 from flows.credit_study import study_credit
@@ -49,10 +50,19 @@ SECONDS_BETWEEN_LOOKS = 5
 def _optional_fields(section: type[Section]) -> Any:
     """The model of a section's values of which each may be left out, with their types and descriptions."""
     fields: dict[str, Any] = {
-        name: (field.rebuild_annotation() | None, Field(None, description=field.description))
+        name: (field.rebuild_annotation() | None, Field(None, description=_with_bounds(field)))
         for name, field in section.model_fields.items()
     }
     return create_model(section.__name__, __config__=_CLOSED, __doc__=section.__doc__, **fields)
+
+
+def _with_bounds(field: FieldInfo) -> str | None:
+    """A field's description with the bounds of its number: of a wrong value the form says only that it is wrong."""
+    wordings = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    limits = [(words, getattr(each, name, None)) for each in field.metadata for name, words in wordings.items()]
+    bounds = [f"{words} {limit:g}" for words, limit in limits if limit is not None]
+    said = [field.description, f"A number {', '.join(bounds)}." if bounds else None]
+    return " ".join(filter(None, said)) or None
 
 
 _CLOSED = ConfigDict(extra="forbid")
@@ -207,7 +217,7 @@ def experiment(
         changes: values that take precedence over those of the files, by section.
         settings: further values by dotted key.
         variant: a name of the section `variants`; by default the parameters as they are.
-        seed: by default the first of `ablation.seeds`.
+        seed: a whole number, 0 or more; by default the first of `ablation.seeds`.
         approval: pause before anything is computed, with the plan as the question, until somebody has answered it.
     """
     _begin()
@@ -237,7 +247,7 @@ def sweep(
         changes: values that take precedence over those of the files, by section.
         settings: further values by dotted key.
         variant: the variant that they are tried in; by default the parameters as they are.
-        seeds: how many seeds each candidate gets.
+        seeds: how many seeds each candidate gets, 1 to 100.
         random: how many candidates are drawn; by default every combination of the values is tried.
     """
     _begin()

@@ -126,7 +126,9 @@ def test_every_flow_is_deployed_with_a_description_of_each_parameter(site: Site)
     for name in ("ablation", "experiment", "sweep", "prepare", "evaluate", "credit-study"):
         schema = deployments[found[name]]["parameter_openapi_schema"]
         assert all(each.get("description") for each in schema["properties"].values()), name
-        assert schema["definitions"]["Optimization"]["properties"]["iterations"]["anyOf"][0]["minimum"] == 1
+        options = schema["definitions"]["Optimization"]["properties"]
+        assert options["iterations"]["anyOf"][0]["minimum"] == 1
+        assert options["learning_rate"]["description"].endswith("A number at least 1e-12, at most 10.")
 
 
 def scheduled_runs(site: Site, schedule: str) -> list[dict[str, Any]]:
