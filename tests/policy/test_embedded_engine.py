@@ -25,7 +25,7 @@ from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import NotFiniteError
 from turnwise.policy.engines import attention_plan, cache_size, fused
 from turnwise.policy.engines.contract import Reply, Sampling
-from turnwise.policy.engines.embedded import EmbeddedEngine
+from turnwise.policy.engines.embedded import EmbeddedEngine, engine_weights
 from turnwise.policy.engines.forward import NewTokens, WholeForward
 from turnwise.policy.engines.fused import FusedForward
 from turnwise.policy.learner.learner import Learner
@@ -300,6 +300,20 @@ def test_weights_in_memory_are_those_of_the_folder_to_the_bit(make_policy: MakeP
         engine.load(tmp_path, "from memory", learner.model)
         assert sample(engine, contexts(count), temperature=1.0) == from_folder
         engine.load(tmp_path, "from the folder")
+
+
+def test_each_weight_of_another_precision_is_its_own(make_policy: MakePolicy, tmp_path: Path) -> None:
+    """As on a card: the float32 tensor that each is made from is gone before the next one is made."""
+    model = AutoModelForCausalLM.from_pretrained(str(make_policy(0)), dtype=torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    weights = engine_weights(model, tmp_path, torch.device("meta"))
+    assert {name: tensor.shape for name, tensor in weights.items()} == {
+        name: tensor.shape for name, tensor in model.state_dict().items()
+    }
+    assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    tied = weights["lm_head.weight"] is weights["model.embed_tokens.weight"]
+    assert tied == model.config.tie_word_embeddings
+    assert len({id(tensor) for tensor in weights.values()}) == len(weights) - tied
 
 
 def test_weights_that_a_learner_has_changed_since_are_read_again(make_policy: MakePolicy, tmp_path: Path) -> None:

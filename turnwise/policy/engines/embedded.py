@@ -15,6 +15,7 @@ submissions alone.
 from __future__ import annotations
 
 import json
+import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ class EmbeddedEngine:
                 loaded = _read_whole(policy, None, self._device) if base is None else load_adapted(base, policy)
             if is_known_decoder(loaded):
                 cache = self._forward.cache if isinstance(self._forward, FusedForward) else None
-                weights = _weights(loaded, policy, self._device)
+                weights = engine_weights(loaded, policy, self._device)
                 self._forward = FusedForward(loaded, weights, self.context_length, self._maximum_episodes, cache)
             else:
                 if base is not None or model is not None:
@@ -254,23 +255,26 @@ def _read_whole(policy: Path, base: Path | None, device: torch.device) -> PreTra
     return model.to(device).eval()
 
 
-def _weights(model: PreTrainedModel, policy: Path, device: torch.device) -> Mapping[str, torch.Tensor]:
+def engine_weights(model: PreTrainedModel, policy: Path, device: torch.device) -> Mapping[str, torch.Tensor]:
     """The tensors of `model` by name: its own, except where precision, device or alignment are not the engine's.
 
-    Aligned, since the rounding of a product with a vector depends on where in memory a matrix begins.
+    Tied tensors stay one. Aligned, since the rounding of a product with a vector depends on where in memory a matrix
+    begins.
     """
     dtype = torch.float32
     if device.type != "cpu":
         dtype = getattr(torch, json.loads((policy / "config.json").read_text(encoding="utf-8"))["dtype"])
-    by_address: dict[int, torch.Tensor] = {}  # tied tensors stay one
-
-    def suited(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.data_ptr() not in by_address:
+    # A tensor that was made for this call alone is gone when the next one is made, which may have its address then.
+    suited: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+    weights: dict[str, torch.Tensor] = {}
+    for name, tensor in merged_weights(model):
+        source, moved = suited.get(id(tensor), (None, None))
+        if source is None or moved is None or source() is not tensor:
             moved = tensor.detach().to(device, dtype)
-            by_address[tensor.data_ptr()] = moved.clone() if moved.data_ptr() % ALIGNMENT else moved
-        return by_address[tensor.data_ptr()]
-
-    return {name: suited(tensor) for name, tensor in merged_weights(model)}
+            moved = moved.clone() if moved.data_ptr() % ALIGNMENT else moved
+            suited[id(tensor)] = (weakref.ref(tensor), moved)
+        weights[name] = moved
+    return weights
 
 
 def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
