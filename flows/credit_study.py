@@ -27,8 +27,7 @@ from turnwise.credit import ESTIMATORS
 from turnwise.credit.batch import RESCORED, Rescored
 from turnwise.credit.requirements import require_credit
 from turnwise.credit_study.page import page
-from turnwise.credit_study.replayed import FEWEST_REPLAYS
-from turnwise.credit_study.study import RULES, Study, title_of
+from turnwise.credit_study.study import FEWEST_REPLAYS, RULES, Study, title_of
 from turnwise.credit_study.success import SuccessStudy, success_study
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build

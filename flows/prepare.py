@@ -30,7 +30,7 @@ from turnwise.policy.pretrained import outside_model, pretrained, pretrained_fol
 from turnwise.policy.tokenizer import require_same_tokens
 from turnwise.project import project_root
 from turnwise.store import Reference, default_store
-from turnwise.store.outside import outside_file
+from turnwise.store.plugin_identity import outside_file
 from turnwise.training_runs.readiness import require_device, require_model
 from turnwise.training_runs.state import ON_TEST_TASKS, Materials, Prepared, play_parameters, task_set_parameters
 from turnwise.world import SPLITS, Split

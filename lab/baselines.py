@@ -17,9 +17,8 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from flows.commands.worlds import installed
-from turnwise.checking.baselines import score
+from turnwise.checking.baselines import RECORD_FILE, BaselineRow, json_lines, recorded_baselines, score
 from turnwise.config.overlays import read_yaml
-from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, json_lines, recorded_baselines
 from turnwise.reporting.formatting import with_bounds
 from turnwise.reporting.markdown import render
 from turnwise.statistics import Interval

@@ -71,7 +71,7 @@ def science(
             f"turnwise science takes one page; found {page} {' '.join(further)}: see --run in --help", "TW-command-line"
         )
     ablations = [*(run or []), *(further or [])]
-    from lab.science.write_page import write_page
+    from lab.science.science_page import write_page
 
     write_page(page, ablations, processes)
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from rich.console import Console
 
+from turnwise.checking.baselines import json_lines
 from turnwise.config.overlays import read_yaml
 from turnwise.project import project_root
 from turnwise.records.results import DIGESTS_FILE
-from turnwise.reporting.baseline_table import json_lines
 from turnwise.reporting.data.tables import DATA_FILE
 from turnwise.reporting.formatting import UNDEFINED
 from turnwise.reporting.markdown import render

@@ -47,8 +47,7 @@ from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest, warn_of_edits
 from turnwise.store.full_disk import report_full_disk
 from turnwise.store.notes import with_references
-from turnwise.store.outside import Outside
-from turnwise.store.plugin_identity import known_by_content
+from turnwise.store.plugin_identity import Outside, known_by_content
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
 from turnwise.store.stage_records import share_record

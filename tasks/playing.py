@@ -20,8 +20,7 @@ from turnwise.data.trajectory_files import write_trajectories
 from turnwise.plugins import FORMAT, REWARD, plugin_modules
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Draft, Reference, default_store
-from turnwise.store.outside import Outside
-from turnwise.store.plugin_identity import plugin_ingredients
+from turnwise.store.plugin_identity import Outside, plugin_ingredients
 from turnwise.world import world_class
 
 if TYPE_CHECKING:

@@ -49,8 +49,7 @@ PUBLIC = {
         "turnwise.experiment": "Experiment",
         "turnwise.store": "Reference",
         "turnwise.tracking.finding": "RecordedRun",
-        "turnwise.records.imported_credit": "credit_rollouts",
-        "turnwise.records.what_if": "WhatIfResult",
+        "turnwise.records.what_if": "WhatIfResult credit_rollouts",
         "turnwise.world": "Column Environment Limits Observation Remaining Reward ScriptedAction Split Step Task World "
         "installed_worlds make_world",
     }.items()

@@ -38,8 +38,8 @@ from turnwise.errors import RewardMissing as RewardMissing
 from turnwise.errors import TrainingEnded as TrainingEnded
 from turnwise.errors import TurnwiseError as TurnwiseError
 from turnwise.experiment import Experiment as Experiment
-from turnwise.records.imported_credit import credit_rollouts as credit_rollouts
 from turnwise.records.what_if import WhatIfResult as WhatIfResult
+from turnwise.records.what_if import credit_rollouts as credit_rollouts
 from turnwise.reporting.ablation_report import AblationReport as AblationReport
 from turnwise.reporting.ablation_report import read_report as read_report
 from turnwise.reporting.judging import judge as judge

@@ -19,9 +19,8 @@ import typer
 from typer.core import TyperGroup
 
 from flows.commands.options import refusal
-from flows.commands.record import record
 from flows.commands.records import compare, export, judge, lineage, reproduce, show, suite, ui, what_if
-from flows.commands.running import ablation, credit, evaluate, experiment, prepare, stage, sweep
+from flows.commands.running import ablation, credit, evaluate, experiment, prepare, record, stage, sweep
 from flows.commands.starting import init, new
 from flows.commands.store import prune, restore, verify
 from flows.commands.worlds import check, play, serve, worlds

@@ -34,7 +34,7 @@ from turnwise.reporting.formatting import readable_bytes
 from turnwise.reporting.terminal.tables import plain_table
 from turnwise.store.default import nothing_is_stored
 from turnwise.store.sqlite_files import sqlite_file
-from turnwise.tracking.revision import require_readable
+from turnwise.tracking.database import require_readable
 from turnwise.training_runs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
 from turnwise.training_runs.readiness import require_model
 from turnwise.training_runs.state import task_set_parameters

@@ -119,7 +119,7 @@ def show(
     console, uri = Console(), recorded_store(tracking)
     runs = recorded_here(uri, which)
     if html is not None:
-        from turnwise.reporting.html.episodes_page import write_episodes
+        from turnwise.reporting.html.pages import write_episodes
 
         title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
         chosen, count = recorded.sample_of(runs, wanted, limit or ON_THE_PAGE)
@@ -231,9 +231,9 @@ def suite(
 
     from turnwise.records.record import recorded_here, recorded_store
     from turnwise.reporting.data.suites import collect_suite
-    from turnwise.reporting.html.suite_page import PAGE_FILE, write_suite
-    from turnwise.reporting.terminal.suite import suite_tables
+    from turnwise.reporting.html.pages import PAGE_FILE, write_suite
     from turnwise.reporting.terminal.tables import print_table
+    from turnwise.reporting.terminal.verdicts import suite_tables
     from turnwise.tracking.finding import find_all_runs
 
     uri, console = recorded_store(tracking), Console(highlight=False)
@@ -347,8 +347,8 @@ def what_if(
     from rich.console import Console
 
     from flows.python.what_if import what_if
-    from turnwise.records.imported_credit import credit_rollouts
-    from turnwise.reporting.html.what_if_page import WHAT_IF_FILES
+    from turnwise.records.what_if import credit_rollouts
+    from turnwise.reporting.html.pages import WHAT_IF_FILES
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.what_if import what_if_tables
 
@@ -411,9 +411,8 @@ def lineage(
     from rich.console import Console
 
     from tasks.restoring import opened
-    from turnwise.records.lineage import print_answer, print_diffs
     from turnwise.records.record import recorded_here, recorded_store, use_project_storage
-    from turnwise.records.sources import NumberAnswer, Source, answer
+    from turnwise.records.sources import NumberAnswer, Source, answer, print_answer, print_diffs
     from turnwise.store import default_store
     from turnwise.store.provenance import matching_artifacts
 

@@ -5,6 +5,8 @@ turnwise ablation experiments/starpo_s.yaml -s ablation.seeds=[1,2]
 turnwise sweep -s optimization.learning_rate=1e-4,3e-4,1e-3
 turnwise sweep --variant mt-grpo -s optimization.learning_rate=1e-4,3e-4 -s optimization.clip_high=0.2,0.28
 turnwise sweep --values values.yaml --random 8
+turnwise record models/mine --port 8700            an endpoint that outside agents talk to
+turnwise record "mt-grpo seed 1" --best
 
 Each imports what it needs only when it runs.
 """
@@ -17,23 +19,29 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import turnwise as tw
 from flows.commands.options import (
+    LARGEST_SEED,
     MOST,
     PARAMETERS_FILE,
     Overlays,
     ParametersFile,
+    Port,
     Processes,
     Seed,
     Settings,
+    Tracking,
     Variant,
     load_experiment,
+    next_steps,
+    own_command,
     say_what_begins,
 )
+from turnwise.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,7 +92,6 @@ def _run(experiment: tw.Experiment, processes: int | None) -> None:
     """
     from rich.console import Console
 
-    from flows.commands.next_steps import next_steps
     from turnwise.project import home
     from turnwise.reporting.terminal.comparison import print_report
 
@@ -147,7 +154,6 @@ def sweep(
     say_what_begins(parameters, overlays)
     from rich.console import Console
 
-    from flows.commands.next_steps import own_command
     from turnwise.config.sweeps import read_choices, split_settings
     from turnwise.reporting.terminal.tables import print_table
 
@@ -312,3 +318,69 @@ def credit(
             ("took", f"{time.monotonic() - began:.0f} s"),
         ),
     )
+
+
+def record(
+    policy: Annotated[
+        str, typer.Argument(metavar="FOLDER or RUN", help="The policy that answers.", show_default=False)
+    ],
+    iteration: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=MOST, metavar="N", help="Of a run; 0: the warm start.", show_default="the final policy"
+        ),
+    ] = None,
+    best: Annotated[bool, typer.Option("--best", help="Of a run: that with the most success in validation.")] = False,
+    engine: Annotated[Literal["embedded", "vllm"], typer.Option(help="What samples.")] = "embedded",
+    device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="CPU threads of the engine.")] = 1,
+    context_tokens: Annotated[int, typer.Option(min=2, max=MOST, help="Of a context with its reply, at most.")] = 2048,
+    reply_tokens: Annotated[int, typer.Option(min=1, max=MOST, help="Of a reply, at most.")] = 256,
+    temperature: Annotated[float, typer.Option(min=0.01, max=100.0, help="At which everything is sampled.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the sampling.")] = 0,
+    host: Annotated[str, typer.Option(help="Another than the loopback address needs a token.")] = "127.0.0.1",
+    port: Port = 8700,
+    token_variable: Annotated[
+        str, typer.Option(metavar="NAME", help="The environment variable that holds the token, the agents' API key.")
+    ] = "TURNWISE_RECORD_TOKEN",
+    tracking: Tracking = None,
+) -> None:
+    """Answer an outside agent by OpenAI's protocol, and record its episodes for credit and updates."""
+    from rich.console import Console
+
+    from envs.service.guards import require_safe
+
+    token = os.environ.get(token_variable)
+    try:
+        require_safe(host, token)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"--{error}" if str(error).startswith("host") else str(error), "TW-service-address"
+        ) from error
+    from flows.python.outside_agents import record
+
+    console = Console(highlight=False, soft_wrap=True)
+
+    def written(rollout: dict[str, Any]) -> None:
+        console.print(f"{rollout['rollout']}  {rollout['episodes']} episodes, {rollout['lost']} without a reward")
+
+    recording = record(
+        Path(policy) if Path(policy).is_dir() else policy,
+        iteration=iteration,
+        best=best,
+        engine=engine,
+        device=device,
+        threads=threads,
+        context_tokens=context_tokens,
+        reply_tokens=reply_tokens,
+        temperature=temperature,
+        seed=seed,
+        written=written,
+        tracking=tracking,
+    )
+    with recording:
+        recording.wait_until_ready()
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        console.print(f"{recording.policy} answers at {address}/GROUP/EPISODE/v1 (Ctrl-C writes what was recorded)")
+        console.print(f"reward: POST {address}/GROUP/EPISODE/reward; write a rollout: POST {address}/rollout")
+        recording.serve(host, port, token)

@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.commands.next_steps import own_command
+from flows.commands.options import own_command
 from turnwise.errors import ConfigurationError
 
 NewKind = Literal["world", "rule", "reward"]

@@ -52,8 +52,7 @@ def verify() -> None:
 def inspect(folder: Path) -> list[Inspected]:
     """Inspect every part of a home."""
     from turnwise.store import default_store
-    from turnwise.store.inspection import inspect_artifacts, inspect_database, inspect_notes
-    from turnwise.store.place_inspection import inspect_place
+    from turnwise.store.inspection import inspect_artifacts, inspect_database, inspect_notes, inspect_place
     from turnwise.store.stage_records import inspect_records
 
     store = default_store()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from turnwise.checking import CheckReport
-    from turnwise.reporting.baseline_table import BaselineRow
+    from turnwise.checking.baselines import BaselineRow
     from turnwise.world import Limits, World
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -54,7 +54,7 @@ def show_worlds(folder: Path) -> None:
     """Print the table, with the baselines that are recorded in a folder."""
     from rich.console import Console
 
-    from turnwise.reporting.baseline_table import recorded_baselines
+    from turnwise.checking.baselines import recorded_baselines
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     lines = {line.key: line for line in recorded_baselines(folder)}
@@ -241,7 +241,7 @@ def _certify(
     from rich.console import Console
 
     from turnwise.checking.certificate import certify
-    from turnwise.reporting.html.certificate_page import CERTIFICATE_FILES, write_certificate
+    from turnwise.reporting.html.pages import CERTIFICATE_FILES, write_certificate
 
     counts = None if tokenizer is None else _token_counter(tokenizer)
     console = Console(highlight=False, markup=False, soft_wrap=True)

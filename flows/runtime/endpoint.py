@@ -26,8 +26,7 @@ from starlette.middleware import Middleware
 from envs.service.guards import Authorisation, BodyLimit, OwnHost, OwnOrigin, require_safe
 from tasks.restoring import MODELS
 from turnwise import seeding
-from turnwise.agent.conversation_recorder import Recorder, Refused
-from turnwise.agent.outside_agent import ConversationFrame, RecordedEpisode, trajectories_of_episodes
+from turnwise.agent.outside_agent import ConversationFrame, RecordedEpisode, Recorder, Refused, trajectories_of_episodes
 from turnwise.config.model_settings import EngineName
 from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory_files import write_trajectories

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
-from flows.runtime.direct_clients import connect_directly
-from flows.runtime.server import RUN_LOGGER, ensure_server, require_server
+from flows.runtime.server import RUN_LOGGER, connect_directly, ensure_server, require_server
 from turnwise.experiment import Experiment
 from turnwise.project import one_project
 from turnwise.records.record import tracking_uri

@@ -27,7 +27,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
-from flows.runtime.direct_clients import connect_directly
+from flows.runtime.server import connect_directly
 from turnwise.project import one_project
 from turnwise.store.process_register import ProcessRegister
 

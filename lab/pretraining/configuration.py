@@ -43,7 +43,7 @@ class WorldDemonstrations(Section):
 
 
 class Copying(Section):
-    """Sequences that teach to copy what was never seen before: see `lab.pretraining.copying`."""
+    """Sequences that teach to copy what was never seen before: see `lab.pretraining.corpus`."""
 
     sequences: Count
     """Of each kind."""

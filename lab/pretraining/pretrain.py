@@ -3,39 +3,53 @@
     training tasks -> demonstrations -> one tokenizer -> corpus -> policy, some steps a stage -> published, with a card
 
 They are files of this repository, `turnwise/policy/base`, each with a card: what it was made of, what it can do.
+
+Demonstrations are those that mention no name which a world withholds from training. A policy is trained in stages of
+some steps each, and a run that is killed goes on from the last stage.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 from prefect import flow
 from rich.console import Console
 
 from flows.runtime.flow_runs import ready_for_prefect, run_flow, untagged_tasks
-from lab.pretraining.configuration import BaseSize, Pretraining
+from lab.pretraining.configuration import BaseSize, Pretraining, PretrainingSteps
 from lab.pretraining.corpus import (
     COPYING,
     BaseTokenizerParameters,
     CorpusParameters,
     base_tokenizer,
     corpus,
+    read_corpus,
 )
-from lab.pretraining.demonstrations import FilterParameters, readable_demonstrations
-from lab.pretraining.training import PretrainingParameters, PublicationParameters, base_policy, pretraining
+from tasks.caching import depends_on
+from tasks.orchestration.deferred import task
+from tasks.playing import world_code
 from tasks.prepare.materials import DemonstrationParameters, PolicyParameters, demonstrations, initial_policy, task_set
+from tasks.restoring import MODELS
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
-from turnwise.config.model_settings import Compute
-from turnwise.config.schema import Policy
+from turnwise import progress, seeding
+from turnwise.agent.playing import the_world
+from turnwise.config.model_settings import Compute, LearnerParameters
+from turnwise.config.schema import Policy, Section, WorldSection
+from turnwise.data.arrays import SequenceBatch, joined
 from turnwise.data.metrics import episode_value
-from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_evaluation
+from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_evaluation, read_trajectories, write_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
+from turnwise.policy.learner.schedule import warmed_up_and_falling
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.policy.pretrained import BASE_POLICIES
 from turnwise.project import project_root
 from turnwise.reporting.markdown import render
@@ -268,3 +282,150 @@ def _write(
         lines=lines,
     )
     write_whole(folder / CARD, card)
+
+
+_WORD = re.compile(r"\w+")
+
+
+class FilterParameters(Section):
+    """The parameters of the filter."""
+
+    world: WorldSection
+
+
+@task(name="readable_demonstrations", task_run_name="{label}: readable_demonstrations", retries=1)
+@depends_on(code=world_code)
+def readable_demonstrations(
+    parameters: FilterParameters, *, demonstrations: Reference, label: str = "readable_demonstrations"
+) -> Reference:
+    """Keep the demonstrations in which no observation and no reply mentions a withheld name of the world.
+
+    A training task may show such a name: a search lists other cities than the one asked about. Raises
+    ConfigurationError where no demonstration is left.
+    """
+    withheld = WithheldNames(the_world(parameters.world).withheld_names())
+    played = read_trajectories(default_store().folder(demonstrations))
+    readable = [
+        each
+        for each in played
+        if not any(
+            withheld.found_in(text) for turn in each.turns for text in (turn.observation, turn.asked, turn.reply)
+        )
+    ]
+    if not readable:
+        raise ConfigurationError(
+            f"a demonstration must mention no withheld name of the world {parameters.world.name!r}; all of "
+            f"{len(played)} do: play more",
+            "TW-no-demonstration",
+        )
+    with default_store().write("demonstrations") as draft:
+        write_trajectories(draft.folder, readable)
+        draft.metrics["played"] = len(played)
+        draft.metrics["kept"] = len(readable)
+    return draft.reference
+
+
+class WithheldNames:
+    """Names of one or several words, looked for in texts as whole words, with any punctuation between them.
+
+    Case matters: Of is a city, of is not.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        words = sorted((tuple(_words(name)) for name in names), key=len)
+        self._by_length = {length: frozenset(each) for length, each in groupby(words, key=len) if length}
+
+    def found_in(self, text: str) -> bool:
+        """Whether the text mentions at least one of the names."""
+        words = _words(text)
+        return any(
+            tuple(words[place : place + length]) in names
+            for length, names in self._by_length.items()
+            for place in range(len(words) - length + 1)
+        )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+class PretrainingParameters(Section):
+    """The parameters of some steps of a base policy's training."""
+
+    seed: int
+    compute: Compute
+    training: PretrainingSteps
+    learning_rate: float
+    weights: dict[str, float]
+    """How often a sequence is drawn from each source of the corpus, relative to the others."""
+    first_step: int
+    """1 for the first stage."""
+
+
+@task(name="pretraining", task_run_name="{label}: pretraining", retries=1)
+@depends_on()
+def pretraining(
+    parameters: PretrainingParameters, *, policy: Reference, corpus: Reference, label: str = "pretraining"
+) -> Reference:
+    """Train all weights for `training.steps_per_stage` steps from `first_step` on; saves the policy and its optimizer.
+
+    Each sequence of a batch is drawn from a source of the step's phase by the weights, and within the source with equal
+    probability.
+    Metric `loss`: the mean over these steps, in nats per trained token.
+    """
+    section, sources = parameters.training, read_corpus(corpus)
+    loading = LearnerParameters(compute=parameters.compute)
+    learner = MODELS.take_learner(policy, loading)
+    last = min(parameters.first_step + section.steps_per_stage - 1, section.steps)
+    losses = []
+    for step in range(parameters.first_step, last + 1):
+        metrics = learner.supervised_step(
+            _drawn(sources, parameters, step),
+            learning_rate=warmed_up_and_falling(step, section.steps, parameters.learning_rate, section),
+            micro_batch_tokens=section.micro_batch_tokens,
+            weight_decay=section.weight_decay,
+        )
+        losses.append(metrics["loss"])
+        progress.report("pretraining", step, section.steps, loss=metrics["loss"])
+    with default_store().write("policy") as draft:
+        learner.save(draft.folder)
+        draft.metrics["loss"] = float(np.mean(losses))
+        draft.metrics["steps"] = last
+    MODELS.keep_learner(draft.reference, loading, learner)
+    return draft.reference
+
+
+def _drawn(sources: dict[str, SequenceBatch], parameters: PretrainingParameters, step: int) -> SequenceBatch:
+    draw = seeding.generator(parameters.seed, "pretraining", step)
+    phase = parameters.training.phase_of(step)
+    names = sorted(parameters.weights if phase.sources is None else phase.sources)
+    weights = np.array([parameters.weights[name] for name in names])
+    counts = np.bincount(draw.choice(len(names), size=phase.batch, p=weights / weights.sum()), minlength=len(names))
+    return joined(
+        sources[name].select(draw.integers(len(sources[name]), size=count))
+        for name, count in zip(names, counts, strict=True)
+        if count
+    )
+
+
+class PublicationParameters(Section):
+    """A published base policy has no parameters: it is what its inputs are."""
+
+
+@task(name="base_policy", task_run_name="{label}: base_policy", retries=1)
+@depends_on()
+def base_policy(
+    parameters: PublicationParameters, *, policy: Reference, tokenizer: Reference, label: str = "base_policy"
+) -> Reference:
+    """The policy with its weights rounded to bfloat16, half the size, and its tokenizer, in one folder.
+
+    What was trained in float32 is evaluated as published, after rounding.
+    """
+    from turnwise.policy.publication import publish_weights
+
+    with default_store().write("policy") as draft:
+        publish_weights(default_store().folder(policy, MODEL_FILES), draft.folder)
+        shutil.copytree(
+            default_store().folder(tokenizer), draft.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST)
+        )
+    return draft.reference

@@ -1,30 +1,51 @@
 """A page of `docs/science/` in Markdown: claims, verdicts and their evidence, with figures as files next to it.
 
 The page is a function of the claims and the recorded runs: the same records give the same bytes.
+
+A recorded ablation is not run again unless it is named. Even then cached stages are not recomputed, and an interrupted
+ablation is resumed.
+
+Both tables use the level of the correction's first step, `LEVEL` divided by the number of the page's relations, as if a
+relation had the smallest p of all: nobody knows beforehand where it will stand.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from pydantic import TypeAdapter
+from rich.console import Console
+from scipy import special
 
+from flows.python.running import ablation as run_ablation
+from flows.runtime.server import keep_finished_runs
 from lab.science.claim_figures import claim_figure
-from lab.science.claim_verdicts import LEVEL, DecidedClaim, decide
-from lab.science.claims import ClaimsPage
-from lab.science.claims_power import costs_of_deciding, open_relations, planned_seeds
-from lab.science.tuning import best_rates, tried_rates
+from lab.science.claim_verdicts import LEVEL, DecidedClaim, Evidence, Verdict, decide
+from lab.science.claims import ClaimsPage, PlannedAblation, PlannedPower, known_claims
+from lab.science.tuning import MEASURE, best_rates, tried_rates
+from turnwise.data.outcomes import LeftOut
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, load
+from turnwise.project import project_root
 from turnwise.reporting.figures.drawing import Figure, styles, wrapped
 from turnwise.reporting.figures.learning_curves import draw_variant, ended_handle, ended_seeds
 from turnwise.reporting.formatting import UNDEFINED, duration, marked, number, process_note, with_bounds
 from turnwise.reporting.markdown import render
 from turnwise.results.report_data import SHARE, Curve, ReportData
 from turnwise.statistics.curves import AtEqualBudget
+from turnwise.statistics.power import MOST_SEEDS, seeds_to_correlate, seeds_to_decide, smallest_decided
+from turnwise.store.atomic_write import write_whole
+from turnwise.store.default import use_storage
+from turnwise.training_runs.state import require_none
 from turnwise.world import SPLITS
 
 COLUMNS_OF_CURVES = 3
@@ -187,3 +208,211 @@ def _figure_name(name: str, ablation: str) -> str:
 def _curve_metrics(metrics: Sequence[str], report: ReportData) -> list[str]:
     """The metrics for which the ablation has curves."""
     return [metric for metric in metrics if any(curve.metric == metric for curve in report.curves)]
+
+
+PAGES = Path("docs/science")
+
+
+def write_page(name: str, run: Sequence[str], processes: int | None = None) -> None:
+    """Run the named ablations of a page (`core`: all of its core) and write it from all that are recorded.
+
+    `processes` processes share the runs of an ablation.
+
+    Raises:
+        ConfigurationError: an unknown page or ablation.
+        TrainingEnded: a fault has left out runs of an ablation; the page, which says so, is written.
+    """
+    claims = known_claims(name)
+    left_out: list[LeftOut] = []
+    folder = project_root() / PAGES
+    for ablation in _selected(name, claims, run):
+        experiment = experiment_of(claims.ablations[ablation])
+        keep_finished_runs(experiment.storage.keep_finished_days)
+        use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
+        result = run_ablation(experiment, processes=processes).result
+        left_out += result.left_out
+        costs = result.report.costs
+        budgets = () if costs is None else tuple(costs.at_equal)
+        record = Record(result.digest, _without_samples(result.report, claims), budgets)
+        write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
+    draw_page(name, claims, folder)
+    console = Console()
+    for decision in decide(claims, {ablation: record.report for ablation, record in records(claims, folder).items()}):
+        console.print(f"{decision.verdict:<26}{decision.claim.claim}", highlight=False)
+    console.print(f"page  {folder / name}.md", highlight=False, soft_wrap=True)
+    require_none(left_out)
+
+
+def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:
+    """Write the page and its figures from the records in a folder."""
+    recorded = records(claims, folder)
+    for figure in figures(name, claims, recorded):
+        write_whole(folder / f"{figure.name}.png", figure.png())
+    write_whole(folder / f"{name}.md", page(name, claims, recorded))
+
+
+def records(claims: ClaimsPage, folder: Path) -> dict[str, Record]:
+    """The records of a page's ablations, in the page's order; ablations without a record are left out."""
+    paths = {ablation: _record_path(folder, ablation) for ablation in claims.ablations}
+    return {
+        ablation: _RECORDS.validate_json(path.read_text(encoding="utf-8"))
+        for ablation, path in paths.items()
+        if path.is_file()
+    }
+
+
+def experiment_of(planned: PlannedAblation) -> Experiment:
+    """The configuration of a planned ablation."""
+    root = project_root()
+    return load(root / "params.yaml", [root / overlay for overlay in planned.overlays])
+
+
+def _selected(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
+    selected = [
+        ablation
+        for ablation, planned in claims.ablations.items()
+        if ablation in run or (planned.core and "core" in run) or "all" in run
+    ]
+    for each in run:
+        if each not in ("core", "all", *claims.ablations):
+            raise ConfigurationError(
+                f"the page {name!r} has the ablations {', '.join(claims.ablations)}, or core, or all; found {each!r}",
+                "TW-unknown-ablation",
+            )
+    for ablation in selected:
+        own_name = experiment_of(claims.ablations[ablation]).ablation.name
+        if own_name != ablation:
+            raise ConfigurationError(
+                f"an ablation must have the name {ablation!r} that the page {name!r} gives it; its parameters "
+                f"say {own_name!r}",
+                "TW-ablation-name",
+            )
+    return selected
+
+
+def _without_samples(report: ReportData, claims: ClaimsPage) -> ReportData:
+    """The part of the report data that a page may need: only curves that it shows or tests, and no trajectories.
+
+    Costs are a part of the record itself.
+    """
+    measures = [measure for claim in claims.claims for each in claim.relations for measure in each.measures]
+    metrics = {*claims.curves, *measures, MEASURE}
+    curves = [curve for curve in report.curves if curve.metric in metrics]
+    return dataclasses.replace(report, samples=[], curves=curves, costs=None)
+
+
+def _record_path(folder: Path, ablation: str) -> Path:
+    return folder / "data" / f"{ablation}.json"
+
+
+_RECORDS = TypeAdapter(Record)
+
+
+NIGHT = 12 * 3600.0
+"""Seconds of two cores that are in reach."""
+
+
+@dataclass(frozen=True)
+class PlannedSeeds:
+    """How many seeds a difference that is worth having needs, by a pilot, and how many were run."""
+
+    ablation: str
+    planned: PlannedPower
+    needed: int | None
+    """None where more than a thousand would be needed."""
+    run: int
+    """0 where the ablation was not run."""
+
+
+@dataclass(frozen=True)
+class OpenRelation:
+    """A relation that stayed open, and what would decide it."""
+
+    evidence: Evidence
+    deviation: float | None
+    """Of the differences over the seeds that were run; None where the test is not of their mean, or they are equal."""
+    decidable: float | None
+    """The smallest difference that as many seeds decide."""
+    worth_having: float | None
+    needed: int | None
+    """The seeds that decide the difference worth having or, where none is stated, as much as was seen; None where a
+    thousand are too few, and for orders."""
+    seconds: float | None
+    """What they cost on the machine that made the runs, at its time for each seed."""
+
+
+def planned_seeds(claims: ClaimsPage, reports: Mapping[str, ReportData]) -> list[PlannedSeeds]:
+    """The seeds that each measure with a pilot needs, in the order of the page's file."""
+    level = LEVEL / max(1, len(_relations(claims)))
+    return [
+        PlannedSeeds(
+            name,
+            planned,
+            seeds_to_decide(planned.worth_having, planned.deviation, level),
+            len({curve.seed for curve in reports[name].curves}) if name in reports else 0,
+        )
+        for name, ablation in claims.ablations.items()
+        for planned in ablation.power
+    ]
+
+
+def open_relations(
+    claims: ClaimsPage, decisions: Sequence[DecidedClaim], reports: Mapping[str, ReportData]
+) -> list[OpenRelation]:
+    """The relations that neither hold nor are reversed, of the claims that were not decided, each once."""
+    level = LEVEL / max(1, len(_relations(claims)))
+    undecided = {
+        evidence.relationship: evidence
+        for decided in decisions
+        if decided.verdict is Verdict.NOT_DECIDED
+        for evidence in decided.evidence
+        if not evidence.holds
+    }
+    return [_open(claims, evidence, reports, level) for evidence in undecided.values()]
+
+
+def _relations(claims: ClaimsPage) -> set[object]:
+    return {each for claim in claims.claims for each in claim.relations}
+
+
+def costs_of_deciding(decisions: Sequence[DecidedClaim], relations: Sequence[OpenRelation]) -> list[str]:
+    """A sentence for each claim that was not decided: what deciding it would take, and whether a night is enough."""
+    of_relation = {each.evidence.relationship: each for each in relations}
+    return [
+        f"{decided.claim.claim}: {_cost([of_relation[e.relationship] for e in decided.evidence if not e.holds])}."
+        for decided in decisions
+        if decided.verdict is Verdict.NOT_DECIDED
+    ]
+
+
+def _cost(relations: Sequence[OpenRelation]) -> str:
+    if any(each.needed is None or each.seconds is None for each in relations):
+        return (
+            f"out of reach, since what was seen is too near to nothing, or varies too much, for {MOST_SEEDS:,} seeds "
+            "to decide it"
+        )
+    seeds, seconds = max(each.needed or 0 for each in relations), max(each.seconds or 0.0 for each in relations)
+    reach = "within a night on two cores" if seconds <= NIGHT else "out of reach of a night on two cores"
+    return f"{seeds} seeds, {duration(seconds)}, {reach}"
+
+
+def _open(claims: ClaimsPage, evidence: Evidence, reports: Mapping[str, ReportData], level: float) -> OpenRelation:
+    relationship, estimate = evidence.relationship, evidence.estimate
+    sample = estimate.sample if estimate else ()
+    worth = evidence.worth_having
+    deviation = float(np.std(sample, ddof=1)) if len(sample) > 1 else 0.0
+    decidable = needed = None
+    if relationship.relation == "varies less than" and estimate is not None:
+        needed = seeds_to_correlate(_correlation(evidence.p, estimate.count), level)
+    elif relationship.relation != "falls before" and estimate is not None and deviation > 0.0:
+        decidable = smallest_decided(deviation, len(sample), level)
+        needed = seeds_to_decide(abs(estimate.value) if worth is None else worth, deviation, level)
+    each_seed = sum(sum(reports[name].seconds.values()) for name in relationship.ablations)
+    seconds = None if needed is None or estimate is None else needed * each_seed / estimate.count
+    return OpenRelation(evidence, deviation if decidable else None, decidable, worth, needed, seconds)
+
+
+def _correlation(p: float, pairs: int) -> float:
+    """The correlation, without its sign, that the t test of as many pairs gives this two-sided p."""
+    t = float(special.stdtrit(pairs - 2, 1 - p / 2))
+    return t / float(np.hypot(t, np.sqrt(pairs - 2)))

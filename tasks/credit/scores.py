@@ -19,7 +19,7 @@ from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.score_norms import score_norms
 from turnwise.store import Reference, default_store
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 
 
 class ReferenceParameters(Section):

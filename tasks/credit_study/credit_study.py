@@ -20,8 +20,7 @@ from tasks.orchestration.deferred import task
 from tasks.restoring import opened
 from turnwise.checking.credit_bias import Rule
 from turnwise.config.schema import Credit, RewardSection, Section
-from turnwise.credit_study.replayed import study_replays
-from turnwise.credit_study.study import Study
+from turnwise.credit_study.study import Study, study_replays
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.store import Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
@@ -52,7 +51,7 @@ def _plugin_reads(parameters: StudyParameters) -> dict[str, Any]:
 
 @task(name="credit_study", task_run_name="{label}: credit_study", retries=1)
 @depends_on(
-    kernel=("turnwise.credit_study.replayed",),
+    kernel=("turnwise.credit_study.study",),
     writes="credit study 2",
     code=lambda parameters: rule_code(_further(parameters)),
     reads=_plugin_reads,

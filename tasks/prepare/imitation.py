@@ -25,7 +25,7 @@ from turnwise.data.conversations import (
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
-from turnwise.store.outside import Outside, cached_sha256
+from turnwise.store.plugin_identity import Outside, cached_sha256
 
 
 class ConversationParameters(Section):

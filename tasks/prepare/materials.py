@@ -26,7 +26,7 @@ from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.policy.weight_files import require_finite_weights
 from turnwise.store import Reference, default_store
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 from turnwise.training_runs.state import TaskSetParameters
 from turnwise.world import make_world
 

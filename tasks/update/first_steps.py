@@ -17,7 +17,7 @@ from turnwise.config.schema import Section
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 
 FIRST_STEPS = "first steps 1"
 """The layout of this file. It is in the cache key of who writes it: a changed layout gets another number."""

@@ -25,7 +25,7 @@ from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, update_b
 from turnwise.policy.model_files import POLICY
 from turnwise.policy.models_in_memory import base_reference
 from turnwise.store import Reference, default_store
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 
 if TYPE_CHECKING:
     from turnwise.policy.learner.distillation import Teacher

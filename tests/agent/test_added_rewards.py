@@ -13,7 +13,7 @@ import pytest
 from turnwise.agent.added_rewards import RewardFunction, files_of, require_added_rewards, with_added_rewards
 from turnwise.agent.loop import RolloutResult
 from turnwise.checking.added_rewards import CheckedReward
-from turnwise.config.agent_rewards import AddedReward, added_rewards
+from turnwise.config.agent import AddedReward, added_rewards
 from turnwise.config.schema import RewardSection
 from turnwise.credit.batch import weighted_rewards
 from turnwise.data.trajectory import Ending, Trajectory, trajectory_arrays

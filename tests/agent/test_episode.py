@@ -11,7 +11,7 @@ from agent_samples import LEGAL, Climb, Disturbed, Hill, answer, form, play_text
 from turnwise.agent.episode import Episode
 from turnwise.agent.formats import SearchFormat, ThinkAnswerFormat
 from turnwise.agent.loop import make_episodes
-from turnwise.config.agent_rewards import AGENT_REWARDS
+from turnwise.config.agent import AGENT_REWARDS
 from turnwise.data.trajectory import Ending, LostEpisode, Trajectory
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Environment, Limits, Observation, Remaining, Step, Task, World

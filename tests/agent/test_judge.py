@@ -16,7 +16,7 @@ from turnwise.agent import judge
 from turnwise.agent.added_rewards import require_added_rewards, with_added_rewards
 from turnwise.agent.loop import RolloutResult
 from turnwise.checking.added_rewards import CheckedReward
-from turnwise.config.agent_rewards import AddedReward
+from turnwise.config.agent import AddedReward
 from turnwise.config.schema import RewardSection
 from turnwise.errors import ConfigurationError
 from turnwise.world import make_world

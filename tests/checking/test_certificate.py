@@ -12,7 +12,7 @@ from corridor_worlds import LENGTH, Corridor, Walk
 
 from turnwise import progress
 from turnwise.checking.certificate import Certificate, certify
-from turnwise.reporting.html.certificate_page import CERTIFICATE_FILES, write_certificate
+from turnwise.reporting.html.pages import CERTIFICATE_FILES, write_certificate
 from turnwise.world import Reward, Split, Step, Task
 
 

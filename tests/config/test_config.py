@@ -9,7 +9,7 @@ import yaml
 
 from tasks.update.update import UpdateParameters
 from tests.config.counted_world import CountedLake
-from turnwise.config.agent_rewards import requested_rewards
+from turnwise.config.agent import requested_rewards
 from turnwise.config.optimization import UpdateOptions
 from turnwise.config.overlays import REPLACED_WHOLE, merged, parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError

@@ -15,7 +15,7 @@ from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import SearchFormat
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes
-from turnwise.config.agent_rewards import requested_rewards
+from turnwise.config.agent import requested_rewards
 from turnwise.credit.batch import weighted_rewards
 from turnwise.curriculum.rules import Fixed, Staged
 from turnwise.data.trajectory import Trajectory, trajectory_arrays

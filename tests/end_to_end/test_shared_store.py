@@ -11,7 +11,7 @@ from project_copy import ROOT, TINY
 
 from tests.store.s3_server import BUCKET, S3Server, running
 from turnwise.experiment import load
-from turnwise.store import cache
+from turnwise.store import shared
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
 
 pytestmark = pytest.mark.chain
@@ -33,7 +33,7 @@ def local_bytes(home: Path) -> int:
 def test_an_ablation_on_s3_is_that_of_a_folder_and_another_machine_computes_nothing(
     tiny_ablation: Computed, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "STAYS_FOR_SECONDS", 0.0)
+    monkeypatch.setattr(shared, "STAYS_FOR_SECONDS", 0.0)
     monkeypatch.setenv(URL_VARIABLE, f"s3://{BUCKET}/lab/turnwise")
     monkeypatch.setenv(CACHE_VARIABLE, str(2 * MEGABYTE / 1e9))
     one, two = tmp_path / "one", tmp_path / "two"

@@ -85,9 +85,9 @@ def test_an_old_database_that_lacks_a_table_is_not_migrated_without_a_copy(
 
 
 def test_the_password_of_a_database_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from turnwise.tracking import revision
+    from turnwise.tracking import database
 
-    monkeypatch.setattr(revision, "_revision", lambda uri: OLDER)
+    monkeypatch.setattr(database, "_revision", lambda uri: OLDER)
     with pytest.raises(ConfigurationError, match=r"upgrade 'postgresql://me:\*\*\*@machine/mlflow'") as refused:
-        revision.require_readable("postgresql://me:hidden@machine/mlflow")
+        database.require_readable("postgresql://me:hidden@machine/mlflow")
     assert "hidden" not in str(refused.value)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from flows.runtime.direct_clients import bypass_proxies, is_direct
+from flows.runtime.server import bypass_proxies, is_direct
 
 A_FLOW_RUN = """
 from rich.console import Console

@@ -133,7 +133,7 @@ def test_the_log_of_a_flow_run_has_its_lines_and_our_warnings_and_the_terminal_o
 
 def test_neither_prefect_nor_mlflow_is_imported_to_look_for_records() -> None:
     code = (
-        "import sys, flows.commands.running, flows.commands.records, turnwise.records.lineage, flows.plan, "
+        "import sys, flows.commands.running, flows.commands.records, turnwise.records.sources, flows.plan, "
         "turnwise.records.episodes, turnwise.records.sources, turnwise.reporting.data.run_groups; "
         "print([name for name in ('prefect', 'mlflow', 'matplotlib', 'torch', 'transformers') if name in sys.modules])"
     )

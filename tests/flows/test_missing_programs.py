@@ -16,9 +16,9 @@ from flows.commands.worlds import named_world, show_worlds
 from flows.prepare import prepare_materials
 from flows.python.running import ablation
 from lab.baselines import record_baselines
+from turnwise.checking.baselines import RECORD_FILE
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
-from turnwise.reporting.baseline_table import RECORD_FILE
 
 ROOT = Path(__file__).parents[2]
 MISSING = {"browser": "executable must be the path of a Chromium", "sciworld": "sciworld must find Java on the path"}

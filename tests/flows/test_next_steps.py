@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands import next_steps as naming
+from flows.commands import options as naming
 from flows.commands.cli import COMMANDS
-from flows.commands.next_steps import next_steps, own_command
+from flows.commands.options import next_steps, own_command
 from tests.own_view import let_see
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.commands import next_steps as naming
+from flows.commands import options as naming
 from flows.commands.cli import status_of
 from tests.own_view import let_see
 from turnwise.experiment import load

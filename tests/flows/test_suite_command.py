@@ -13,7 +13,7 @@ import turnwise as tw
 from flows.commands import cli
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.suites import SuiteReport, collect_suite
-from turnwise.reporting.html.suite_page import suite_page
+from turnwise.reporting.html.pages import suite_page
 from turnwise.results.cells import cell
 from turnwise.tracking.finding import find_all_runs
 from turnwise.world import make_world

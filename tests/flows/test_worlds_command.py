@@ -11,8 +11,8 @@ from flows.commands.cli import app
 from flows.commands.worlds import WIDTH, named_world, show_worlds
 from lab.baselines import record_baselines
 from turnwise.agent.play_by_hand import IN_LINES, play
+from turnwise.checking.baselines import recorded_baselines
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.baseline_table import recorded_baselines
 from turnwise.world import Remaining, ScriptedAction, installed_worlds
 
 LAKE = ("frozen_lake", "ragen-v2-no-slip", [])

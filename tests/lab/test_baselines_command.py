@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lab.baselines import PAGE_FILE, record_baselines
+from turnwise.checking.baselines import RECORD_FILE, recorded_baselines
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.baseline_table import RECORD_FILE, recorded_baselines
 
 
 def test_what_was_recorded_and_has_not_changed_is_not_played_again(

@@ -2,8 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from lab.baselines import KnownFigure, page, verdict
-from turnwise.checking.baselines import Score
-from turnwise.reporting.baseline_table import BaselineRow, json_lines, read_lines
+from turnwise.checking.baselines import BaselineRow, Score, json_lines, read_lines
 from turnwise.statistics import Interval, bootstrap_over_tasks, wilson
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.calibrate import show_calibration, write_calibration
+from lab.calibrate import Calibration, Cost, data, in_short, page, show_calibration, write_calibration
 from lab.calibration import (
     SMOOTHING,
     AlarmScore,
@@ -18,7 +18,6 @@ from lab.calibration import (
     raised_at,
     warning,
 )
-from lab.calibration_page import Calibration, Cost, data, in_short, page
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load

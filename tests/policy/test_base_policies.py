@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from lab.pretraining.copying import recall
+from lab.pretraining.corpus import recall
 from turnwise.agent.imitation import conversation_sequence
 from turnwise.experiment import load
 from turnwise.policy.pretrained import BASE_POLICIES, base_policies, pretrained, pretrained_folder

@@ -17,7 +17,7 @@ from turnwise.policy.gguf_sources import gguf_here, is_gguf, known_gguf, wheel_m
 from turnwise.policy.pretrained import asks_hub, pretrained
 from turnwise.policy.sizes import count
 from turnwise.store.digests import sha256_of
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 
 PARAMETERS = Path(__file__).parents[1] / "parameters.yaml"
 WORD = "smollm2-135m"

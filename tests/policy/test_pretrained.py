@@ -14,7 +14,7 @@ from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.policy.pretrained import pretrained, pretrained_folder, require_unchanged
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 
 ROOT = Path(__file__).parents[2]
 PARAMETERS = ROOT / "tests" / "parameters.yaml"

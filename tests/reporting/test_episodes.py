@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from turnwise.reporting.data.episodes import ShownEpisode, Wanted, by_task, whole_tasks
-from turnwise.reporting.html.episodes_page import episodes_page
+from turnwise.reporting.html.pages import episodes_page
 from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
 from turnwise.reporting.token_heat_map import rarity, step
 

@@ -7,7 +7,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from envs.browser.chromium import find_chromium
 from turnwise.reporting.data.episodes import ShownEpisode
-from turnwise.reporting.html.episodes_page import episodes_page
+from turnwise.reporting.html.pages import episodes_page
 
 pytestmark = pytest.mark.needs("chromium")
 

@@ -8,8 +8,7 @@ from playwright.sync_api import expect, sync_playwright
 from envs.browser.chromium import find_chromium
 from turnwise.reporting.data.suites import SuiteReport
 from turnwise.reporting.html.page import page
-from turnwise.reporting.html.suite_page import suite_page
-from turnwise.reporting.html.what_if_page import what_if_page
+from turnwise.reporting.html.pages import suite_page, what_if_page
 from turnwise.results.what_if import ChangedSetting, WhatIf, compare_rules
 from turnwise.statistics import student_over_seeds
 from turnwise.statistics.suite import measure_suite

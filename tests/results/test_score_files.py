@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from turnwise.errors import ConfigurationError
-from turnwise.results.score_columns import detect_columns, results_of, with_run_names
-from turnwise.results.score_files import METHOD, SEED, TASK, method_and_seed, read_score_files
+from turnwise.results.score_files import (
+    METHOD,
+    SEED,
+    TASK,
+    detect_columns,
+    method_and_seed,
+    read_score_files,
+    results_of,
+    with_run_names,
+)
 from turnwise.statistics import Results
 
 

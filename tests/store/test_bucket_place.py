@@ -11,8 +11,8 @@ import pytest
 
 from tests.store.s3_server import S3Server, failing
 from turnwise.errors import ConfigurationError, StoreUnreachable
-from turnwise.store import bucket_place, place
-from turnwise.store.bucket_place import BucketPlace
+from turnwise.store import place
+from turnwise.store.place import BucketPlace
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_server_that_is_busy_is_waited_for(bucket: BucketPlace, s3: S3Server, 
 def test_a_server_that_does_not_answer_is_asked_again(
     bucket: BucketPlace, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket_place, "SECONDS_TO_ANSWER", 0.3)
+    monkeypatch.setattr(place, "SECONDS_TO_ANSWER", 0.3)
     slow = [True]
 
     def once(request: dict[str, Any]) -> None:

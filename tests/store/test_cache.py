@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from turnwise.store import Reference, Store
-from turnwise.store.cache import STAYS_FOR_SECONDS, CacheRoom, cached
+from turnwise.store.shared import STAYS_FOR_SECONDS, CacheRoom, cached
 
 
 def artifact(store: Store, text: str, age: float) -> Reference:

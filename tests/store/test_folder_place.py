@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.errors import ConfigurationError
-from turnwise.store.folder_place import FolderPlace
+from turnwise.store.place import FolderPlace
 
 
 def test_what_was_written_is_listed_read_copied_and_removed(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_what_was_written_is_listed_read_copied_and_removed(tmp_path: Path) -> N
 
 def test_nothing_half_written_is_ever_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = FolderPlace(str(tmp_path))
-    monkeypatch.setattr("turnwise.store.folder_place.sync", lambda path: 1 / 0)
+    monkeypatch.setattr("turnwise.store.place.sync", lambda path: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         place.write("a", b"12345")
     assert place.sizes("") == {}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.store import outside
+from turnwise.store import plugin_identity
 from turnwise.store.digests import digest_of, sha256_of
-from turnwise.store.outside import cached_sha256, outside_file, outside_files
+from turnwise.store.plugin_identity import cached_sha256, outside_file, outside_files
 
 
 def test_a_file_is_identified_by_its_bytes_and_keeps_its_place(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path, monkeypat
         read.append(path)
         return sha256_of(path)
 
-    monkeypatch.setattr(outside, "sha256_of", counted)
+    monkeypatch.setattr(plugin_identity, "sha256_of", counted)
     path = tmp_path / "weights"
     path.write_text("one")
     first = cached_sha256(path)

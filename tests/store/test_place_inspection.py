@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.store.folder_place import FolderPlace
-from turnwise.store.place_inspection import inspect_place
+from turnwise.store.inspection import inspect_place
+from turnwise.store.place import FolderPlace
 from turnwise.store.shared import SharedStore
 
 

@@ -15,9 +15,9 @@ from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import versions
 from turnwise.store import plugin_identity
-from turnwise.store.outside import outside_file
 from turnwise.store.plugin_identity import (
     forget_contents,
+    outside_file,
     plugin_ingredients,
     what_it_reads,
     world_digest,

@@ -16,7 +16,7 @@ from turnwise.config.schema import WorldSection
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
 from turnwise.store import Reference, default_store, fingerprint
-from turnwise.store.outside import outside_file
+from turnwise.store.plugin_identity import outside_file
 from turnwise.training_runs.state import play_parameters
 
 ROOT = Path(__file__).parents[2]

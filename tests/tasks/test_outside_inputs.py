@@ -18,7 +18,7 @@ from turnwise.config.agent import Agent
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, fingerprint, plugin_identity
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 from turnwise.world import World, world_class
 
 for module in pkgutil.walk_packages(tasks.__path__, "tasks."):

@@ -28,7 +28,7 @@ from turnwise.agent.replay import Continuation
 from turnwise.config.schema import RewardSection
 from turnwise.credit import CreditBatch, estimate
 from turnwise.credit.batch import weighted_returns, weighted_rewards
-from turnwise.credit_study.replayed import truth_of
+from turnwise.credit_study.study import truth_of
 from turnwise.credit_study.truth import Decisions, Truth, agreement
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.policy.engines.contract import Reply

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.agent.loop import RolloutResult
-from turnwise.config.agent_rewards import AGENT_REWARDS, AddedReward, added_rewards
+from turnwise.config.agent import AGENT_REWARDS, AddedReward, added_rewards
 from turnwise.config.options import read_options
 from turnwise.config.schema import RewardSection
 from turnwise.data.trajectory import LostEpisode, Trajectory

@@ -27,7 +27,7 @@ def paid_for(steps: Sequence[Step]) -> float:
 def rewards_of_whole(
     turns: Sequence[Turn], ending: Ending, further: Sequence[str], tags: Sequence[str]
 ) -> dict[str, float]:
-    """The agent's rewards of a whole episode of at least one turn: see `turnwise.config.agent_rewards`.
+    """The agent's rewards of a whole episode of at least one turn: see `turnwise.config.agent`.
 
     `further` names those that are recorded on request; `tags` are the format's.
     """

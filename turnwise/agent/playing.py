@@ -17,8 +17,7 @@ from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, require_few_losses
 from turnwise.agent.modes import make_mode
 from turnwise.agent.scripted import MISTAKEN
-from turnwise.config.agent import Agent
-from turnwise.config.agent_rewards import AddedReward
+from turnwise.config.agent import AddedReward, Agent
 from turnwise.config.schema import RetryOptions, Section, WorldSection
 from turnwise.data.metrics import recorded_in
 from turnwise.data.trajectory import Ending

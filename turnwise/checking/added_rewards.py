@@ -22,7 +22,7 @@ from turnwise.agent.added_rewards import (
 )
 from turnwise.agent.loop import RolloutResult
 from turnwise.checking.report import Broken, CheckReport, examine
-from turnwise.config.agent_rewards import AddedReward
+from turnwise.config.agent import AddedReward
 from turnwise.config.options import read_options
 from turnwise.data.trajectory import Ending, Trajectory, Turn, TurnKind
 from turnwise.world import Task

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, redirect_stdout
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from turnwise import progress
 from turnwise.checking.answers import (
@@ -22,13 +25,14 @@ from turnwise.checking.baselines import weighted_return
 from turnwise.checking.playing import (
     PlayedEpisode,
     at_the_start,
+    baseline_policy,
     digests,
     digests_elsewhere,
     digests_of,
     open_episode,
     play_in_turns,
+    play_turns,
 )
-from turnwise.checking.process_state import process_is_left_alone, process_put_back
 from turnwise.checking.report import Broken, Check, CheckReport, Doubtful, NotApplicable, examine, shortened
 from turnwise.checking.subject import Subject
 from turnwise.errors import ConfigurationError
@@ -36,7 +40,18 @@ from turnwise.statistics.group_spread import expected_spread
 from turnwise.store.fingerprint import installed_imports
 from turnwise.store.plugin_identity import providers, what_it_reads
 from turnwise.store.run_environment import COMPUTING_PACKAGES
-from turnwise.world import SPLITS, Split, World, make_world
+from turnwise.world import (
+    SPLITS,
+    Environment,
+    Observation,
+    Remaining,
+    ScriptedAction,
+    Split,
+    Step,
+    Task,
+    World,
+    make_world,
+)
 
 HASH_SEEDS = ("1", "2")
 """Candidate hash seeds of the other process; the first that differs from this process's own is used."""
@@ -335,3 +350,106 @@ def _compare(expected: Sequence[PlayedEpisode], actual: Sequence[PlayedEpisode],
 def _first_difference(expected: Mapping[str, str], actual: Mapping[str, str]) -> str | None:
     names = [*expected, *(name for name in actual if name not in expected)]
     return next((name for name in names if expected.get(name) != actual.get(name)), None)
+
+
+Made = TypeVar("Made")
+
+
+class _Watch:
+    """Compares the process before and after each call of a world, and remembers what a call has printed."""
+
+    def __init__(self) -> None:
+        self.folder, self.environment = os.getcwd(), dict(os.environ)
+        self.changed: dict[str, str] = {}
+        """What a call has changed in the environment, and the call."""
+        self.printed: dict[str, str] = {}
+        """By call, the first text that it has printed."""
+
+    def call(self, name: str, call: Callable[[], Made]) -> Made:
+        """What the call returns. Raises Broken where it has changed the working directory."""
+        said = io.StringIO()
+        with redirect_stdout(said):
+            made = call()
+        before, self.folder = self.folder, _folder()
+        if self.folder != before:
+            raise Broken(
+                "a world must leave the working directory as it was, by which relative paths are read; "
+                f"{name} changed it from {before} to {self.folder}: name files by absolute paths"
+            )
+        for variable in sorted(os.environ.keys() | self.environment.keys()):
+            if os.environ.get(variable) != self.environment.get(variable):
+                self.changed.setdefault(variable, name)
+        if said.getvalue():
+            self.printed.setdefault(name, said.getvalue())
+        return made
+
+
+class _Watched(Environment):
+    """An environment, each call of which is watched."""
+
+    def __init__(self, environment: Environment, watch: _Watch) -> None:
+        self._environment, self._watch = environment, watch
+
+    def reset(self) -> Observation:
+        return self._watch.call("reset", self._environment.reset)
+
+    def step(self, action: str) -> Step:
+        return self._watch.call("step", partial(self._environment.step, action))
+
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        return self._watch.call("oracle", partial(self._environment.oracle, remaining))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        return self._watch.call("random", partial(self._environment.random, generator, remaining))
+
+    def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        return self._watch.call(baseline, partial(self._environment.decide, baseline, generator, remaining))
+
+    def close(self) -> None:
+        self._watch.call("close", self._environment.close)
+
+
+def process_is_left_alone(subject: Subject) -> str:
+    """Check that playing leaves the working directory as it was.
+
+    Changed environment variables, and what is printed, get a warning: every other library of the process sees the
+    first, and the second stands between the lines of a progress display.
+    """
+    tasks = subject.sample
+    watch = _Watch()
+    for task in tasks:
+        for baseline in subject.policies:
+            _play(subject, task, baseline, watch)
+    told = [f"{call} prints {shortened(text.strip())}" for call, text in watch.printed.items()]
+    told += [f"{call} changes the environment variable {name}" for name, call in watch.changed.items()]
+    if told:
+        raise Doubtful("; ".join(told))
+    return f"{len(tasks)} tasks leave the working directory and the environment as they were, and print nothing"
+
+
+def _play(subject: Subject, task: Task, baseline: str, watch: _Watch) -> None:
+    made = watch.call("make", partial(open_episode, subject.world, task, subject.seed))
+    with closing(_Watched(made, watch)) as environment:
+        first, decide = environment.reset(), baseline_policy(subject.world, task, subject.seed, baseline)
+        for _ in play_turns(environment, first, subject.world.limits_of(task), decide):
+            pass
+
+
+@contextmanager
+def process_put_back() -> Iterator[None]:
+    """Put the working directory and the environment back at the end of a check, for those that follow."""
+    folder, environment = os.getcwd(), dict(os.environ)
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+        os.environ.update(environment)
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "a folder that is gone"

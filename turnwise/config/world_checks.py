@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from turnwise.config.agent import Agent
-from turnwise.config.agent_rewards import AGENT_REWARDS, requested_rewards
+from turnwise.config.agent import AGENT_REWARDS, Agent, requested_rewards
 from turnwise.config.schema import RewardSection, WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.suggestions import unknown

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from turnwise.config.agent import Agent
-from turnwise.config.agent_rewards import ALWAYS_GIVEN
+from turnwise.config.agent import ALWAYS_GIVEN, Agent
 from turnwise.data.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Column, World
 

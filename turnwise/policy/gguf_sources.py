@@ -24,7 +24,7 @@ from turnwise.policy.gguf_models import require_gguf
 from turnwise.policy.sizes import facts, known_configuration
 from turnwise.project import project_root
 from turnwise.store.digests import sha256_of
-from turnwise.store.outside import Outside, outside_file
+from turnwise.store.plugin_identity import Outside, outside_file
 
 SECONDS_TO_DOWNLOAD = 1800.0
 

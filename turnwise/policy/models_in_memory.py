@@ -20,7 +20,7 @@ from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import require_same_tokens
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -20,7 +20,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_sources import is_gguf, known_gguf
 from turnwise.policy.weight_files import require_weights_form
 from turnwise.project import project_root
-from turnwise.store.outside import Outside, outside_files
+from turnwise.store.plugin_identity import Outside, outside_files
 
 BASE_POLICIES = Path(__file__).parent / "base"
 """The folder of the base policies, one folder each."""

@@ -1,4 +1,4 @@
-"""Resolves the name of a number to its value and to the artifacts that it is computed from.
+"""`turnwise lineage`: a name of a number, resolved to its value and the artifacts that it is computed from.
 
     update/entropy_nats               a metric in MLflow, of an iteration (by default the last)
     validation/greedy                 a point of a learning curve in the report, likewise
@@ -21,6 +21,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
+
+from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.data.trajectory_files import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
 from turnwise.records.metrics import metrics_in
@@ -33,10 +38,13 @@ from turnwise.results.history import Opener
 from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store
-from turnwise.tracking.finding import RecordedRun, RunArtifacts
+from turnwise.store.digests import digest_of
+from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, platforms, shortened
+from turnwise.store.withheld import left_out_of
+from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, RunArtifacts, read_text
 from turnwise.tracking.values import mlflow_name
 from turnwise.training_runs.iteration_stages import accounts, recorded_groups
-from turnwise.world import Column
+from turnwise.world import SPLITS, Column
 
 DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>[^/]+)(/(?P<column>.+))?")
 """A difference of two rows, with a minus sign as in the report or with a hyphen as typed, and a column of COMPARED."""
@@ -333,3 +341,70 @@ def _after(row: str, what: str) -> str | None:
 def _columns(run: RecordedRun) -> list[Column]:
     attempts = run.artifacts.experiment["agent"]["mode"].get("attempts") or 1
     return table_columns(run.artifacts.world, attempts)
+
+
+def print_answer(what: str, number: NumberAnswer, console: Console) -> None:
+    """Print the tree of a number: the artifacts that it is read from, their ancestors, and code, parameters, platform.
+
+    If several artifacts of one run follow each other, only the last is expanded: it has the others' ancestors too.
+    """
+    value = "" if number.value is None else f" = {number.value:.4g}"
+    root = Tree(Text(f"{what}{value}{f'  ({number.manner})' * bool(number.manner)}", style="bold"))
+    for place, source in enumerate(number.sources):
+        later = number.sources[place + 1 : place + 2]
+        branch = root
+        said = "" if source.value is None else f"{source.value:.4g}  "
+        if source.run is not None:
+            if [each.run for each in later] == [source.run]:
+                root.add(Text(f"{said}run {source.run.name}  {shortened(source.reference)}"))
+                continue
+            branch = root.add(Text(f"{said}run {source.run.name}  MLflow {source.run.id[:SHOWN_DIGITS]}"))
+            parameters = digest_of(source.run.artifacts.experiment)
+            branch.add(Text(f"parameters {parameters[:SHOWN_DIGITS]}  artifacts.json of the run"))
+            _add_task_sets(branch, source.run)
+        elif source.row:
+            branch = root.add(Text(f"{said}{source.row}"))
+        _add_ancestry(branch, source.reference)
+    console.print(root)
+
+
+def _add_ancestry(branch: Tree, reference: Reference) -> None:
+    """Add the ancestors of an artifact, the commits of the code that made them, and the platforms."""
+    tree = ancestry(default_store(), reference)
+    _add(branch, tree)
+    for code in codes(tree):
+        diff = "as committed" if code.uncommitted == "none" else f"and the diff {code.uncommitted[:SHOWN_DIGITS]}"
+        artifacts = "1 artifact" if code.artifacts == 1 else f"{code.artifacts} artifacts"
+        branch.add(Text(f"{artifacts} by commit {code.commit[:SHOWN_DIGITS]} {diff}"))
+    if of_platforms := platforms(tree):
+        branch.add(Text("platform " + ", ".join(digest[:SHOWN_DIGITS] for digest in of_platforms)))
+
+
+def _add_task_sets(branch: Tree, run: RecordedRun) -> None:
+    """Add the task sets by the digests of their tasks, which are the same on every machine."""
+    task_sets = {split: tasks_of(run.artifacts.task_set(split), split) for split in SPLITS}
+    digests = [f"{split} {task_set_digest(tasks)[:SHOWN_DIGITS]}" for split, tasks in task_sets.items()]
+    branch.add(Text(f"task sets {', '.join(digests)}"))
+
+
+def _add(branch: Tree, ancestor: Ancestor) -> None:
+    node = branch.add(Text(ancestor.line))
+    for each in ancestor.inputs:
+        if each.role == "policy" and ancestor.earlier:
+            _add(node.add(Text(f"earlier updates: {len(ancestor.earlier)}, from")), each)
+        else:
+            _add(node, each)
+
+
+def print_diffs(uri: str, sources: list[Source], console: Console) -> None:
+    """Print which files the uncommitted changes touched, if there were any."""
+    runs = {source.run.id: source.run for source in sources if source.run is not None}
+    for run in runs.values():
+        if run.tags.get("uncommitted", "none") == "none":
+            continue
+        diff = read_text(uri, run.id, UNCOMMITTED_FILE) or ""
+        files = [line.removeprefix("+++ b/") for line in diff.splitlines() if line.startswith("+++ b/")]
+        where = f"{UNCOMMITTED_FILE} of MLflow run {run.id[:SHOWN_DIGITS]}"
+        console.print(f"diff {run.tags['uncommitted'][:SHOWN_DIGITS]}: {', '.join(files)}  ({where})")
+        if left_out := left_out_of(diff):
+            console.print(f"    without {left_out}")

@@ -66,8 +66,7 @@ def require_place() -> None:
 
 def place_at(url: str) -> SharedPlace:
     """The place of this address. Raises ConfigurationError where S3 is named and s3fs is not installed."""
-    from turnwise.store.bucket_place import S3, BucketPlace
-    from turnwise.store.folder_place import FolderPlace
+    from turnwise.store.place import S3, BucketPlace, FolderPlace
 
     return BucketPlace(url) if url.startswith(S3) else FolderPlace(url)
 

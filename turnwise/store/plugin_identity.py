@@ -4,6 +4,10 @@ The code of a plug-in's modules, and of what they import of the user's, is finge
 Of installed packages that this code imports, or that the plug-in declares, the version counts; of files, the content. A
 world declares what it reads (`World.files`, `distributions`, `state`). Paths of files are left out: another folder with
 the same content is the same world.
+
+External inputs are files and models that an experiment reads but did not make. A stage that reads one takes an
+`Outside` as a parameter. Changed content changes the stage's cache key; moving the file to another folder, or spelling
+its path differently, does not: see `known_by_content`.
 """
 
 from __future__ import annotations
@@ -16,12 +20,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from turnwise.config.schema import WorldSection
+from turnwise.config.schema import Section, WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import versions
-from turnwise.store.digests import digest_of
+from turnwise.store.digests import digest_of, sha256_of
 from turnwise.store.fingerprint import fingerprint, installed_imports
-from turnwise.store.outside import Outside, cached_sha256, outside_files
 from turnwise.world import World, world_class
 
 _first: dict[Path, str] = {}
@@ -139,3 +142,40 @@ def _without(parameters: Mapping[str, Any], keys: list[str]) -> dict[str, Any]:
         deeper = [key.removeprefix(f"{name}.") for key in keys if key.startswith(f"{name}.")]
         kept[name] = _without(value, deeper) if deeper else value
     return kept
+
+
+class Outside(Section):
+    """Something from outside. A stage's cache key has its `content` and leaves its `place` out."""
+
+    place: str
+    """Where it is read: a path, or the name of a repository."""
+    content: str
+    """What is read there: a digest, or the name of a commit."""
+
+
+def outside_file(path: Path) -> Outside:
+    """An external file, identified by its SHA-256."""
+    return Outside(place=str(path), content=cached_sha256(path))
+
+
+def outside_files(folder: Path, files: Iterable[Path]) -> Outside:
+    """Files of an external folder, identified by a digest of their relative paths and their contents."""
+    return Outside(
+        place=str(folder),
+        content=digest_of({path.relative_to(folder).as_posix(): cached_sha256(path) for path in files}),
+    )
+
+
+def cached_sha256(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal.
+
+    Cached per process; the file is read again only when its size, times or inode have changed.
+    """
+    # The state is an argument of the cached function, so that a changed file is another entry of the cache.
+    found = path.stat()
+    return _sha256(path.resolve(), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+
+
+@cache
+def _sha256(path: Path, state: tuple[int, ...]) -> str:
+    return sha256_of(path)

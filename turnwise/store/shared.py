@@ -11,6 +11,10 @@ says is removed there, and counts as lost: it is computed again and replaced.
 
 Two writers of one artifact write the same bytes under the same names. A reader on another machine whose file is pruned
 in the place meanwhile computes it again, as everyone does who needs it later.
+
+Where the cache has a bound, what is freed is what was used the least recently.
+An artifact was last used when it was last opened, which is kept as the time of its entry in the index of verified
+artifacts. What was opened a moment ago stays, since its reader may not have come to its files yet.
 """
 
 from __future__ import annotations
@@ -19,17 +23,19 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnwise.errors import ArtifactError
-from turnwise.store import cache, pruning
+from turnwise.store import pruning
 from turnwise.store.artifacts import EVERYTHING, PRUNED, Store, not_made_again
 from turnwise.store.atomic_write import sync
-from turnwise.store.index import state_of
+from turnwise.store.files import files_below
+from turnwise.store.index import INDEX, state_of
 from turnwise.store.manifest import MANIFEST, FileEntry, Manifest, Reference
 from turnwise.store.notes import write_note
 from turnwise.store.place import SharedPlace
@@ -61,7 +67,7 @@ class SharedStore(Store):
         super().__init__(root)
         self.place: SharedPlace = place
         self._there = PlacedArtifacts(place)
-        self._room = cache.CacheRoom(self.root, most_bytes)
+        self._room = CacheRoom(self.root, most_bytes)
         self._read_lineage: set[Reference] = set()
 
     def folder(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> Path:
@@ -270,3 +276,62 @@ class SharedStore(Store):
                     named, held = self.manifest(each).files, self._there.held(each)
                     there = [name for name in named if held.get(name_of(each, name)) == named[name].bytes]
                     self._room.freed(super()._remove(each, there))
+
+
+STAYS_FOR_SECONDS = 60.0
+"""For so long after it was opened an artifact stays, whoever holds no lock on it."""
+LOOKED_AT_AGAIN = 0.05
+"""Share of the bound that a process adds before it looks again at what all processes have added."""
+
+
+class Cached(NamedTuple):
+    """An artifact in the local store."""
+
+    used: float
+    """When it was last opened, in seconds since the epoch; 0 where that is not known."""
+    reference: Reference
+    bytes: int
+    """Of its files; the manifest, which always stays, does not count."""
+
+
+def cached(root: Path) -> list[Cached]:
+    """The artifacts of a local store that hold files, the least recently used first."""
+    found = []
+    for folder in root.glob("[a-z]*/*/"):
+        if "." in folder.name:
+            continue
+        size = sum(entry.stat().st_size for name, entry in files_below(folder) if name != MANIFEST)
+        if size:
+            used = 0.0
+            with suppress(FileNotFoundError):
+                used = (root / INDEX / folder.parent.name / folder.name).stat().st_mtime
+            found.append(Cached(used, Reference(kind=folder.parent.name, digest=folder.name), size))
+    return sorted(found, key=lambda each: (each.used, str(each.reference)))
+
+
+class CacheRoom:
+    """What one process has added to the local store since it last looked whether that is too much."""
+
+    def __init__(self, root: Path, most_bytes: int | None) -> None:
+        self._root, self._most = root, most_bytes
+        self._added: float = float("inf")  # what earlier processes have left
+        self._over = 0
+
+    def to_free(self, added: int) -> Iterator[Reference]:
+        """After so many bytes were added: artifacts to free, until `freed` has been told of enough bytes."""
+        if self._most is None:
+            return
+        self._added += added
+        if self._added < LOOKED_AT_AGAIN * self._most:
+            return
+        self._added = 0
+        found = cached(self._root)
+        self._over = sum(each.bytes for each in found) - self._most
+        for each in found:
+            if self._over <= 0 or time.time() - each.used < STAYS_FOR_SECONDS:
+                return
+            yield each.reference
+
+    def freed(self, freed: int) -> None:
+        """So many bytes were freed."""
+        self._over -= freed

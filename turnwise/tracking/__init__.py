@@ -16,8 +16,8 @@ Every write names its run: MLflow's global "active run" is not used, so none can
 does not import MLflow, which takes seconds; the first `Recorder` does.
 """
 
+from turnwise.tracking.ablations import Recorder
 from turnwise.tracking.library import ui_command
-from turnwise.tracking.recorder import Recorder
 from turnwise.tracking.runs import Dataset, TrackedRun
 
 __all__ = ["Dataset", "Recorder", "TrackedRun", "ui_command"]

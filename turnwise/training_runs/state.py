@@ -11,7 +11,7 @@ from functools import cache
 
 from turnwise.agent.examples import WorkedExample
 from turnwise.agent.playing import PlayParameters, play_examples, the_world
-from turnwise.config.agent_rewards import added_rewards, requested_rewards
+from turnwise.config.agent import added_rewards, requested_rewards
 from turnwise.config.schema import RetryOptions, Section, WorldSection
 from turnwise.data.outcomes import EarlyEnd, LeftOut
 from turnwise.errors import TrainingEnded

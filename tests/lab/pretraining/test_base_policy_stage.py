@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 from stage_samples import Small
 
-from lab.pretraining.training import PublicationParameters, base_policy
+from lab.pretraining.pretrain import PublicationParameters, base_policy
 from turnwise.policy.published import require_usable
 from turnwise.store import Reference, default_store
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.pretraining.copying import made_up_name, recall, repetition
+from lab.pretraining.corpus import made_up_name, recall, repetition
 from turnwise import seeding
 
 SEEDS = st.integers(0, 2**32)

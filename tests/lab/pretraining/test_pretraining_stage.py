@@ -7,7 +7,7 @@ from stage_samples import Small
 
 from lab.pretraining.configuration import Phase, PretrainingSteps
 from lab.pretraining.corpus import RECALLS, REPETITIONS
-from lab.pretraining.training import PretrainingParameters, pretraining
+from lab.pretraining.pretrain import PretrainingParameters, pretraining
 from tasks.restoring import MODELS
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.store import Reference, default_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stage_samples import Small, tiny
 
-from lab.pretraining.demonstrations import FilterParameters, WithheldNames, readable_demonstrations
+from lab.pretraining.pretrain import FilterParameters, WithheldNames, readable_demonstrations
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.prepare.materials import DemonstrationParameters, demonstrations, task_set
 from turnwise.config.schema import WorldSection

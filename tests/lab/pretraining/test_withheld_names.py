@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.pretraining.demonstrations import WithheldNames
+from lab.pretraining.pretrain import WithheldNames
 
 
 @pytest.mark.parametrize(

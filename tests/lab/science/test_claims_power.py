@@ -7,7 +7,7 @@ import pytest
 
 from lab.science.claim_verdicts import decide
 from lab.science.claims import ClaimsPage
-from lab.science.claims_power import NIGHT, costs_of_deciding, open_relations, planned_seeds
+from lab.science.science_page import NIGHT, costs_of_deciding, open_relations, planned_seeds
 from turnwise.reporting.formatting import duration
 from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds

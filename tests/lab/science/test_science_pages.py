@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lab.science.claims import CLAIMS, COMPARING, known_claims, read_claims
+from lab.science.science_page import PAGES, draw_page, experiment_of, records
 from lab.science.tuning import best_rates, tried_rates
-from lab.science.write_page import PAGES, draw_page, experiment_of, records
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.figures.drawing import Figure

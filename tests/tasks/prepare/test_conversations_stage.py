@@ -12,7 +12,7 @@ from tasks.prepare.imitation import ConversationParameters, conversations, kept_
 from turnwise.data.conversations import Conversation, ConversationExchange
 from turnwise.errors import ConfigurationError
 from turnwise.store import default_store
-from turnwise.store.outside import outside_file
+from turnwise.store.plugin_identity import outside_file
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
 

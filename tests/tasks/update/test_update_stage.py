@@ -24,7 +24,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
 from turnwise.policy.pretrained import outside_model
 from turnwise.store import Reference, default_store
-from turnwise.store.outside import Outside
+from turnwise.store.plugin_identity import Outside
 
 CREDIT = CreditParameters(
     rewards={"goal": RewardSection(level="outcome", weight=1.0)},

@@ -31,8 +31,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from turnwise.agent.context import Ask
-from turnwise.config.agent import Sign
-from turnwise.config.agent_rewards import AGENT_REWARDS
+from turnwise.config.agent import AGENT_REWARDS, Sign
 from turnwise.data.trajectory import Ending, Turn, TurnKind
 
 ACT_WORDS = "Now act."

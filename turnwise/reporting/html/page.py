@@ -17,10 +17,10 @@ from turnwise.reporting.data.tables import (
     VERDICTS_FILE,
 )
 from turnwise.reporting.figures.comparison import answer, comparisons, profile_figure, reference_dashes, time_account
-from turnwise.reporting.figures.costs import cost_figures
 from turnwise.reporting.figures.drawing import Figure, styles
 from turnwise.reporting.figures.endings import endings_by_variant, endings_figure, looks, variants_with_endings
 from turnwise.reporting.figures.learning_curves import (
+    cost_figures,
     curves_that_matter,
     learning_curves,
     other_curves_by_topic,
