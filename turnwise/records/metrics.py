@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from turnwise.reporting.data.tables import headline_columns
+from turnwise.reporting.data.tables import COMPARISON, headline_columns
 from turnwise.reporting.formatting import verdict, with_bounds
 from turnwise.results.report_data import ReportData
 from turnwise.store import Reference, default_store
@@ -124,8 +124,5 @@ def comparison_columns(report: ReportData) -> dict[str, list[Any]]:
     return {
         "comparison": [f"{each.first} − {each.second}, {measure}" for measure, each in rows],
         "result": [f"{with_bounds(each.difference, 2, sign=True)}, {verdict(each)}" for _, each in rows],
-        "difference": [each.difference.value for _, each in rows],
-        "low": [each.difference.low for _, each in rows],
-        "high": [each.difference.high for _, each in rows],
-        "corrected p": [each.corrected for _, each in rows],
+        **{name: [COMPARISON[name](each) for _, each in rows] for name in ("difference", "low", "high", "corrected p")},
     }

@@ -6,11 +6,11 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from turnwise.results.outcomes import VariantWork
 from turnwise.results.report_data import ReportData
-from turnwise.statistics import Judgement
+from turnwise.statistics import Comparison, Judgement
 from turnwise.statistics.interval import Interval
 
 DATA_FILE = "report.json"
@@ -24,19 +24,20 @@ METRICS_FOLDER = "metrics"
 
 TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count", "level", "method")
 CURVES_HEADER = ("metric", "variant", "seed", "iteration", "value")
-VERDICTS_HEADER = (
-    "measure",
-    "first",
-    "second",
-    "difference",
-    "low",
-    "high",
-    "p",
-    "corrected p",
-    "effect",
-    "improvement",
-    "verdict",
-)
+COMPARISON: Mapping[str, Callable[[Comparison], object]] = {
+    "first": lambda each: each.first,
+    "second": lambda each: each.second,
+    "difference": lambda each: each.difference.value,
+    "low": lambda each: each.difference.low,
+    "high": lambda each: each.difference.high,
+    "p": lambda each: each.p,
+    "corrected p": lambda each: each.corrected,
+    "effect": lambda each: each.effect,
+    "improvement": lambda each: each.improvement,
+    "verdict": lambda each: each.verdict,
+}
+"""What a table of comparisons has of each, by the column's name."""
+VERDICTS_HEADER = ("measure", *COMPARISON)
 COSTS_HEADER = ("axis", "spent", "what", "value", "low", "high", "over", "count", "level")
 ACCOUNT_HEADER = ("variant", "what", "how much")
 SECONDS = " seconds"
@@ -131,22 +132,7 @@ def cost_rows(report: ReportData) -> list[tuple[object, ...]]:
 
 def comparison_rows(judgement: Judgement) -> list[tuple[object, ...]]:
     """The comparisons of a judgement: gains over the warm start first, then pairs of variants."""
-    return [
-        (
-            judgement.measure,
-            each.first,
-            each.second,
-            each.difference.value,
-            each.difference.low,
-            each.difference.high,
-            each.p,
-            each.corrected,
-            each.effect,
-            each.improvement,
-            each.verdict,
-        )
-        for each in judgement.comparisons
-    ]
+    return [(judgement.measure, *(read(each) for read in COMPARISON.values())) for each in judgement.comparisons]
 
 
 def _work_rows(report: ReportData) -> list[tuple[object, ...]]:
