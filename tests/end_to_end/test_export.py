@@ -295,6 +295,6 @@ def log_records(content: bytes) -> Iterator[bytes]:
 
 
 def test_what_leaves_as_curves_is_of_no_iteration(run: RecordedRun, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="leave one out"):
+    with pytest.raises(ConfigurationError, match="TW-unread-option"):
         exported(tmp_path / "curves", "--as", "wandb", "--best")
     assert not (tmp_path / "curves").exists()

@@ -189,7 +189,7 @@ def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str
     MODELS.forget()
     middle, gone = run.iterations[1].policy, store.pruned(run.iterations[0].policy)
     assert any(name.startswith(WEIGHTS) for name in gone)
-    with pytest.raises(ArtifactError, match="turnwise restore"):
+    with pytest.raises(ArtifactError, match="TW-pruned"):
         store.folder(middle, MODEL_FILES)
     folder = opened(middle, MODEL_FILES)
     assert has_adapter(folder) != (folder / "model.safetensors").is_file()

@@ -151,19 +151,19 @@ def test_a_policy_is_named_by_its_digest_its_beginning_or_its_folder(run: StudyR
 
 @pytest.mark.parametrize("name", ["no-such-policy", "g" * 32, "0123456789abcdef"])
 def test_a_policy_that_is_not_there_is_refused(run: StudyRun, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="--policy must be a folder"):
+    with pytest.raises(ConfigurationError, match="TW-unknown-policy"):
         find_policy(name)
 
 
 def test_a_folder_without_weights_is_no_policy(run: StudyRun, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ConfigurationError, match=r"must hold config\.json and model\.safetensors"):
+    with pytest.raises(ConfigurationError, match="TW-incomplete-policy"):
         find_policy(str(tmp_path))
 
 
 def test_a_policy_of_another_tokenizer_is_refused_before_it_plays(run: StudyRun) -> None:
     warm_start = prepare_policy(tiny(), prepare_materials(tiny())).warm_start
-    with pytest.raises(ConfigurationError, match="trained with the experiment's tokenizer"):
+    with pytest.raises(ConfigurationError, match="TW-foreign-tokenizer"):
         studied(tiny(**{"policy.vocabulary": 400, "data.demonstrations": 32}), warm_start.digest)
 
 

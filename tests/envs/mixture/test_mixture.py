@@ -213,7 +213,7 @@ def test_rewards_are_declared_under_the_parts_names() -> None:
 
 def test_any_world_is_written_in_think_answer() -> None:
     ThinkAnswerFormat().require_expressible(mixed())
-    with pytest.raises(ConfigurationError, match=r"set agent\.format to 'think-answer'"):
+    with pytest.raises(ConfigurationError, match="TW-format-loses-actions"):
         SearchFormat().require_expressible(mixed(parts={"search": {}}))
 
 
