@@ -46,12 +46,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
 import turnwise as tw
 from flows.commands.options import MOST, Port, Settings, Tracking
 from flows.commands.progress_line import showing_progress
 from turnwise import progress
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.project import home, project_root
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
 """Default numbers of episodes."""
@@ -99,8 +101,6 @@ def show(
     tracking: Tracking = None,
 ) -> None:
     """Look at the episodes of recorded runs."""
-    from rich.console import Console
-
     from turnwise.records import episodes as recorded
     from turnwise.records.record import recorded_here, recorded_store
     from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
@@ -182,8 +182,6 @@ def compare(
     tracking: Tracking = None,
 ) -> None:
     """Compare recorded runs, of whatever ablations, with verdicts."""
-    from rich.console import Console
-
     from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, outcomes_of, references
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.verdicts import budgets, tables
@@ -227,8 +225,6 @@ def suite(
     tracking: Tracking = None,
 ) -> None:
     """Compare rules over worlds: interquartile means, ranks, profiles."""
-    from rich.console import Console
-
     from turnwise.records.record import recorded_here, recorded_store
     from turnwise.reporting.data.suites import collect_suite
     from turnwise.reporting.html.pages import PAGE_FILE, write_suite
@@ -278,8 +274,6 @@ def judge(
     ] = None,
 ) -> None:
     """Judge results of other systems, with an ablation's verdicts."""
-    from rich.console import Console
-
     from turnwise.reporting.finding import report_finding
     from turnwise.reporting.terminal.tables import print_table
     from turnwise.reporting.terminal.verdicts import tables
@@ -344,8 +338,6 @@ def what_if(
     tracking: Tracking = None,
 ) -> None:
     """Show what other credit or losses would make of rollouts that exist."""
-    from rich.console import Console
-
     from flows.python.what_if import what_if
     from turnwise.records.what_if import credit_rollouts
     from turnwise.reporting.html.pages import WHAT_IF_FILES
@@ -408,8 +400,6 @@ def lineage(
     tracking: Tracking = None,
 ) -> None:
     """Go from a number or an artifact back to everything that it came from."""
-    from rich.console import Console
-
     from tasks.restoring import opened
     from turnwise.records.record import recorded_here, recorded_store, use_project_storage
     from turnwise.records.sources import NumberAnswer, Source, answer, print_answer, print_diffs
@@ -451,8 +441,6 @@ def export(
     tracking: Tracking = None,
 ) -> None:
     """Write a run's policy for transformers and vLLM, its solved episodes, or the curves of a run or an ablation."""
-    from rich.console import Console
-
     from turnwise.exports.other_trackers import HOW_TO_READ, require_tracker
     from turnwise.exports.policy import require_empty, require_one_choice
 
@@ -504,9 +492,6 @@ def reproduce(
     tracking: Tracking = None,
 ) -> None:
     """Run what was recorded again, with its code and parameters: the same bits, within the margin, or not."""
-    from rich.console import Console
-
-    from turnwise.project import home, project_root
     from turnwise.records.record import recorded_store
     from turnwise.records.reproduction import (
         answer,
@@ -550,7 +535,6 @@ def reproduce(
 
 def ui(port: Port = 5000) -> None:
     """Serve MLflow's pages on what was run."""
-    from turnwise.project import home
     from turnwise.store.sqlite_files import sqlite_address
     from turnwise.tracking import ui_command
     from turnwise.tracking.database import prepare_database

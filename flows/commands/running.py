@@ -19,9 +19,10 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import Console
 
 import turnwise as tw
 from flows.commands.options import (
@@ -42,9 +43,7 @@ from flows.commands.options import (
     say_what_begins,
 )
 from turnwise.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from turnwise.project import home
 
 
 def ablation(
@@ -62,8 +61,6 @@ def ablation(
     if not dry_run:
         _run(chosen, processes)
         return
-    from rich.console import Console
-
     from flows.commands.plan import show_plan
 
     show_plan(chosen, Console(), processes)
@@ -90,9 +87,6 @@ def _run(experiment: tw.Experiment, processes: int | None) -> None:
     Raises:
         TrainingEnded: a fault has left out runs; raised once the comparison of the others is printed.
     """
-    from rich.console import Console
-
-    from turnwise.project import home
     from turnwise.reporting.terminal.comparison import print_report
 
     console, began = Console(), time.monotonic()
@@ -152,8 +146,6 @@ def sweep(
 ) -> None:
     """Try values of some keys, on validation tasks and with seeds that no comparison uses."""
     say_what_begins(parameters, overlays)
-    from rich.console import Console
-
     from turnwise.config.sweeps import read_choices, split_settings
     from turnwise.reporting.terminal.tables import print_table
 
@@ -188,7 +180,6 @@ def prepare(overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_F
     """Make the task sets, demonstrations, tokenizer and warm start of an experiment."""
     say_what_begins(parameters, overlays)
     chosen = load_experiment(parameters, overlays, settings)
-    from rich.console import Console
 
     for name, reference in vars(tw.prepare(chosen)).items():
         Console().print(f"{name:<16}{reference}", highlight=False, soft_wrap=True)
@@ -211,8 +202,6 @@ def evaluate(
     say_what_begins(parameters, overlays)
     steps = [] if after is None else _steps(after)
     chosen = load_experiment(parameters, overlays, settings)
-    from rich.console import Console
-
     from turnwise.experiment import after_steps
 
     for each in steps:
@@ -255,7 +244,6 @@ def stage(
     """Run one stage of dvc.yaml and write the files that DVC versions."""
     # `dvc exp run --temp` runs in a copy of the project and puts the path of the original into DVC_ROOT: parameters and
     # results are the copy's, the store and MLflow's database the original's.
-    from turnwise.project import home
 
     os.environ["TURNWISE_HOME"] = str(home())
     os.environ.pop("DVC_ROOT", None)
@@ -265,8 +253,6 @@ def stage(
 
         write_fingerprints(chosen)
         return
-    from rich.console import Console
-
     from flows.runtime.flow_runs import ready_to_run
 
     ready_to_run(chosen, Console())
@@ -294,8 +280,6 @@ def credit(
 ) -> None:
     """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times."""
     chosen = load_experiment(parameters, overlays, settings)
-    from rich.console import Console
-
     from flows.runtime.flow_runs import ready_to_run, run_flow
     from turnwise.credit_study.page import print_study, print_success
 
@@ -346,8 +330,6 @@ def record(
     tracking: Tracking = None,
 ) -> None:
     """Answer an outside agent by OpenAI's protocol, and record its episodes for credit and updates."""
-    from rich.console import Console
-
     from envs.service.guards import require_safe
 
     token = os.environ.get(token_variable)

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, Settings, load_experiment
 from flows.commands.progress_line import showing_progress
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.project import home
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from turnwise.store.inspection import Inspected
     from turnwise.store.retention import Removal
 
@@ -33,8 +35,6 @@ def verify() -> None:
     """Check that everything in the home is intact; say what is not, and how to repair it."""
     # It reads every byte of the store and of the shared one (`storage.url`), whatever the store's index says, every
     # record of Prefect's, and has SQLite check both databases. It changes nothing and may run beside anything else.
-    from rich.console import Console
-
     from turnwise.records.record import use_project_storage
 
     use_project_storage()
@@ -76,9 +76,6 @@ def inspect(folder: Path) -> list[Inspected]:
 
 def print_parts(parts: Sequence[Inspected], console: Console) -> None:
     """Print a table of all parts, and below it what is damaged and how to repair it."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, pad_edge=False)
     table.add_column("part")
     for heading in ("checked", "damaged", "left over"):
@@ -107,8 +104,6 @@ def prune(
 ) -> None:
     """Remove what the section storage does not keep; it can be recomputed."""
     storage = load_experiment(parameters, overlays, settings, to_plan=True).storage
-    from rich.console import Console
-
     from turnwise.data.trajectory_files import success_of
     from turnwise.reporting.formatting import readable_bytes
     from turnwise.store import default_store
@@ -166,10 +161,7 @@ def restore(
     everything: Annotated[bool, typer.Option("--everything", help="Of a policy: the optimizer's state, too.")] = False,
 ) -> None:
     """Recompute the pruned files of an artifact."""
-    from rich.console import Console
-
     from tasks.restoring import opened
-    from turnwise.policy.model_files import MODEL_FILES
     from turnwise.records.record import use_project_storage
     from turnwise.store import default_store
     from turnwise.store.artifacts import EVERYTHING

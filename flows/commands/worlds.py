@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from flows.commands.options import (
     LARGEST_SEED,
@@ -30,8 +34,6 @@ from flows.commands.progress_line import showing_progress
 from turnwise.errors import ConfigurationError, TurnwiseError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from turnwise.checking import CheckReport
     from turnwise.checking.baselines import BaselineRow
     from turnwise.world import Limits, World
@@ -52,8 +54,6 @@ def worlds() -> None:
 
 def show_worlds(folder: Path) -> None:
     """Print the table, with the baselines that are recorded in a folder."""
-    from rich.console import Console
-
     from turnwise.checking.baselines import recorded_baselines
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -107,9 +107,6 @@ def _make_or_explain(name: str) -> World | str:
 
 
 def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], BaselineRow]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("world", no_wrap=True)
@@ -238,8 +235,6 @@ def _certify(
 
     `tokenizer` is a folder in Hugging Face's layout. Raises ConfigurationError where it cannot be read.
     """
-    from rich.console import Console
-
     from turnwise.checking.certificate import certify
     from turnwise.reporting.html.pages import CERTIFICATE_FILES, write_certificate
 
