@@ -139,6 +139,11 @@ class ChildProcess:
         self.pipe.close()
         self._printed.close()
 
+    def discard(self) -> None:
+        """End it at once, and wait until it has."""
+        self.kill()
+        self.free()
+
     def _loss(self) -> ChildLost:
         try:
             status = self._process.wait(SECONDS_FOR_LAST_WORDS)
@@ -146,6 +151,14 @@ class ChildProcess:
             status = 0
         self._printed.seek(0)
         return ChildLost(status, self._printed.read()[-LAST_WORDS:].decode(errors="replace").strip())
+
+
+def failure_message(child: str, error: Exception, consequence: str) -> str:
+    """The sentence for a child that failed or was lost, with what happens to its work, and what it said last."""
+    how, words = "failed", "\n".join(getattr(error, "__notes__", [str(error)]))
+    if isinstance(error, ChildLost):
+        how, words = f"ended with status {error.status}", error.last_words
+    return f"{child} {how}; {consequence}. It said:\n{words}"
 
 
 class ProcessGroup:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tasks.calls import Call
 from tasks.rollout.rollout import RolloutParameters, rollout
-from turnwise.child_process import ChildLost, ChildProcess, ParentProcess
+from turnwise.child_process import ChildProcess, ParentProcess, failure_message
 from turnwise.errors import TurnwiseError
 from turnwise.store import Reference
 from turnwise.training_runs.observing import Observer, StageCall, observing
@@ -97,12 +97,8 @@ class Sampler:
             if self._ending:
                 return
             self._process = None
-            process.kill()
-            process.free()
-            how, words = "failed", "\n".join(getattr(error, "__notes__", [str(error)]))
-            if isinstance(error, ChildLost):
-                how, words = f"ended with status {error.status}", error.last_words
-            self._warn(f"the process that samples ahead {how}; its rollout is sampled here. It said:\n{words}")
+            process.discard()
+            self._warn(failure_message("the process that samples ahead", error, "its rollout is sampled here"))
 
     def _finished(self, call: StageCall) -> None:
         self.seconds += call.seconds

@@ -36,7 +36,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from flows.runtime.housekeeping import computing_for_another
 from flows.runtime.sampler import sampling_ahead
 from flows.workers.runs import FollowedRun, RunOrder, run_recorded, run_reporter
-from turnwise.child_process import ChildLost, ChildProcess, ParentProcess
+from turnwise.child_process import ChildLost, ChildProcess, ParentProcess, failure_message
 from turnwise.errors import TrainingEnded, TurnwiseError
 from turnwise.training_runs.display import Display, WorkerView
 
@@ -77,8 +77,7 @@ class WorkerProcess:
         try:
             child.ask(followed.order, lambda report: followed.heard(report, self._view))
         except BaseException as error:
-            child.kill()
-            child.free()
+            child.discard()
             self._close()
             if isinstance(error, TurnwiseError) or not isinstance(error, Exception):
                 raise
@@ -105,12 +104,9 @@ class WorkerProcess:
 
 
 def _failure(error: Exception, run: str) -> WorkerLost | WorkerFailed:
-    how, words = "failed", "\n".join(getattr(error, "__notes__", [str(error)]))
-    if isinstance(error, ChildLost):
-        how, words = f"ended with status {error.status}", error.last_words
     lost = isinstance(error, ChildLost) and error.status < 0
     left = "given to another one" if lost else "computed here"
-    said = f"a worker process {how}; what it left undone of {run} is {left}. It said:\n{words}"
+    said = failure_message("a worker process", error, f"what it left undone of {run} is {left}")
     return WorkerLost(said, "TW-worker-lost") if lost else WorkerFailed(said, "TW-worker-lost")
 
 
