@@ -24,8 +24,8 @@ from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import RetryPolicy
 from turnwise.checking import CheckReport, check_world
-from turnwise.checking.answers import fuzz_replies
 from turnwise.checking.baselines import RECORD_FILE, Score, read_lines, score
+from turnwise.checking.examination import fuzz_replies
 from turnwise.checking.playing import first_tasks, open_episode, play
 from turnwise.statistics import Interval
 from turnwise.world import Environment, Limits, ScriptedAction, Task

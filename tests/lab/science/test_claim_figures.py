@@ -2,9 +2,9 @@
 
 import pytest
 
-from lab.science.claim_figures import STANDINGS, claim_figure
 from lab.science.claim_verdicts import DecidedClaim, Evidence, Verdict
 from lab.science.claims import Claim, Relationship
+from lab.science.science_page import STANDINGS, claim_figure
 from turnwise.statistics import Interval, student_over_seeds
 
 
