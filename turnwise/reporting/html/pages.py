@@ -16,7 +16,7 @@ from turnwise.checking.certificate import Certificate
 from turnwise.reporting.data.episodes import OCCASIONS, ShownEpisode, by_task
 from turnwise.reporting.data.suites import SuiteReport
 from turnwise.reporting.data.tables import as_csv
-from turnwise.reporting.figures.suite import suite_figure, suite_styles
+from turnwise.reporting.figures.comparison import suite_figure, suite_styles
 from turnwise.reporting.formatting import ending
 from turnwise.reporting.html.rendering import digest_of_script, render, source
 from turnwise.reporting.token_heat_map import largest_advantage
