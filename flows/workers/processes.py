@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from prefect import Task
@@ -110,15 +111,6 @@ def _failure(error: Exception, run: str) -> WorkerLost | WorkerFailed:
     return WorkerLost(said, "TW-worker-lost") if lost else WorkerFailed(said, "TW-worker-lost")
 
 
-class RunCall:
-    """The argument of the task: no data class, since Prefect would search its fields for results of other tasks."""
-
-    def __init__(self, title: str, make: Callable[[], None]) -> None:
-        self.title = title
-        """The name of the task run in Prefect's UI."""
-        self.make = make
-
-
 class ProcessWorkers:
     """The worker processes of an ablation, behind Prefect's task runner. Started as runs are given to them."""
 
@@ -150,9 +142,11 @@ class ProcessWorkers:
         """Give a run to the next worker that is free."""
         if self._runner is None:
             self._runner = self._open.enter_context(ThreadPoolTaskRunner(max_workers=len(self._places)))
-        call = RunCall(followed.order.name, lambda: self._make(followed))
+        title = followed.order.name
         with TagsContext(current_tags=set()):  # a tag costs a question to the server
-            self._futures[followed.order.name] = self._runner.submit(_task(), parameters={"call": call})
+            self._futures[title] = self._runner.submit(
+                _TASK, parameters={"title": title, "make": partial(self._make, followed)}
+            )
 
     def take_back(self, followed: FollowedRun) -> bool:
         """Take a run back; False if a worker has begun it."""
@@ -190,20 +184,20 @@ class ProcessWorkers:
                 self._idle.append(place)
 
 
-def _task() -> Task[[RunCall], None]:
-    def run(call: RunCall) -> None:
-        call.make()
+def _run(title: str, make: Callable[[], None]) -> None:
+    make()
 
-    return Task(
-        run,
-        name="run",
-        task_run_name="{call.title}",
-        retries=LOSSES_OF_A_RUN,
-        retry_delay_seconds=0,
-        retry_condition_fn=lambda task, task_run, state: isinstance(state.data, WorkerLost),
-        persist_result=False,
-        cache_policy=NO_CACHE,
-    )
+
+_TASK = Task(
+    _run,
+    name="run",
+    task_run_name="{title}",
+    retries=LOSSES_OF_A_RUN,
+    retry_delay_seconds=0,
+    retry_condition_fn=lambda task, task_run, state: isinstance(state.data, WorkerLost),
+    persist_result=False,
+    cache_policy=NO_CACHE,
+)
 
 
 def main(parent: ParentProcess, samples_ahead: bool) -> None:

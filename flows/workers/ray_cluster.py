@@ -130,7 +130,7 @@ class RayWorkers:
         memory = {} if runner.memory_gib is None else {"memory": int(runner.memory_gib * GIB)}
         parameters = {
             "title": name,
-            "order": pickle.dumps(followed.order),  # Prefect would search it for results of tasks
+            "order": pickle.dumps(followed.order),  # read once the worker imports from the folder
             "queue": self._queue,
             "folder": str(start_folder()),
         }
