@@ -86,7 +86,7 @@ def record_results_page(overlays: Sequence[Path], folder: Path) -> None:
     lines.sort(key=lambda line: line.experiment)
     recorded = {line.experiment for line in lines}
     missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
-    write_whole(record, record_text(lines))
+    write_whole(record, json_lines(lines))
     remarks = folder / REMARKS_FILE
     write_whole(folder / PAGE_FILE, page(lines, missing, read_yaml(remarks) if remarks.is_file() else {}))
 
@@ -133,13 +133,8 @@ def learning_results(experiment: str, report: ReportData, digest: str) -> list[L
     ]
 
 
-def record_text(lines: Sequence[LearningResult]) -> str:
-    """The record as JSON text."""
-    return json_lines(lines)
-
-
 def read_record(text: str) -> list[LearningResult]:
-    """The record that `record_text` wrote. Raises pydantic's ValidationError for other text."""
+    """The record that `json_lines` wrote. Raises pydantic's ValidationError for other text."""
     return TypeAdapter(list[LearningResult]).validate_json(text)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -22,7 +22,7 @@ from turnwise.records.record import recording_store, tracking_uri
 from turnwise.reporting.ablation_report import AblationReport
 from turnwise.results.cells import WARM_START
 from turnwise.store.default import require_place
-from turnwise.training_runs.observing import Observer, StageCall, notify, observing
+from turnwise.training_runs.observing import FinishedStages, StageCall, notify, observing
 from turnwise.training_runs.state import Prepared
 
 if TYPE_CHECKING:
@@ -205,19 +205,6 @@ def _publish_recorded(plan: Plan) -> AblationResult:
     return publish(experiment, outcome, record, 0, len(plan.stages))
 
 
-class _Follower(Observer):
-    def __init__(self, follow: Follow) -> None:
-        self._follow = follow
-
-    def finished(self, call: StageCall) -> None:
-        self._follow(call)
-
-
-@contextmanager
-def _following(follow: Follow | None) -> Iterator[None]:
+def _following(follow: Follow | None) -> AbstractContextManager[None]:
     """Hand every stage that returns in the block on, where somebody wants it."""
-    if follow is None:
-        yield
-        return
-    with observing(_Follower(follow)):
-        yield
+    return nullcontext() if follow is None else observing(FinishedStages(follow))

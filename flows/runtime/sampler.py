@@ -21,17 +21,7 @@ from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.child_process import ChildProcess, ParentProcess, failure_message
 from turnwise.errors import TurnwiseError
 from turnwise.store import Reference
-from turnwise.training_runs.observing import Observer, StageCall, observing
-
-
-class _Finished(Observer):
-    """Reports every stage that has returned."""
-
-    def __init__(self, report: Callable[[StageCall], None]) -> None:
-        self._report = report
-
-    def finished(self, call: StageCall) -> None:
-        self._report(call)
+from turnwise.training_runs.observing import FinishedStages, StageCall, observing
 
 
 class RolloutOrder(BaseModel):
@@ -145,5 +135,5 @@ def main(parent: ParentProcess) -> None:
         """Make the rollouts of the next iterations while another process updates the policy."""
         parent.answer(make)
 
-    with computing_for_another(), observing(_Finished(parent.report)):
+    with computing_for_another(), observing(FinishedStages(parent.report)):
         flow(name="rollouts ahead", flow_run_name="rollouts ahead", persist_result=False)(make_rollouts)()

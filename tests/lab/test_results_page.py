@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from lab.results_page import learning_results, page, read_record, record_text
+from lab.results_page import learning_results, page, read_record
+from turnwise.checking.baselines import json_lines
 from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Interval, student_over_seeds, wilson
 
@@ -35,7 +36,7 @@ def test_a_result_holds_the_sampled_and_greedy_scores_and_the_iterations() -> No
     sampled = [cell.value for cell in (found.random, found.warm_start, found.trained, found.oracle) if cell]
     greedy = [cell.value for cell in (found.greedy_warm_start, found.greedy_trained) if cell]
     assert (sampled, greedy) == ([0.1, 0.2, 0.4, 1.0], [0.3, 0.5])
-    assert read_record(record_text([found])) == [found]
+    assert read_record(json_lines([found])) == [found]
     with pytest.raises(ValidationError):
         read_record('[{"experiment": "lake"}]')
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,6 +33,17 @@ class Observer:
 
     def finished(self, call: StageCall) -> None:
         """A stage has its result, computed or cached. One that raised is not reported."""
+
+
+class FinishedStages(Observer):
+    """Calls a function with every stage that has returned, computed or cached."""
+
+    def __init__(self, report: Callable[[StageCall], None]) -> None:
+        self._report = report
+
+    def finished(self, call: StageCall) -> None:
+        """Report the stage."""
+        self._report(call)
 
 
 current_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
