@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -216,3 +217,12 @@ def test_the_readme_counts_the_rules_and_the_losses_and_those_that_are_compared_
     rules, losses = ([name for name in known if f'"{name}"' in compared] for known in (ESTIMATORS, LOSSES))
     told = f"Tests hold {len(rules)} of the {len(ESTIMATORS)} rules and {len(losses)} of the {len(LOSSES)} losses"
     assert told in (ROOT / "README.md").read_text()
+
+
+def test_the_metrics_that_dvc_is_shown_to_print_are_those_of_the_default_experiment() -> None:
+    page = (ROOT / "docs" / "reproduce.md").read_text()
+    printed = re.findall(r"^(results/credit/metrics/\S+\.json) +([\d.]+) +([\d.]+)$", page, re.MULTILINE)
+    assert len(printed) == 2
+    for path, sampled, greedy in printed:
+        metrics = json.loads((ROOT / path).read_text())
+        assert (float(sampled), float(greedy)) == pytest.approx((metrics["exact match"], metrics["greedy"]))
