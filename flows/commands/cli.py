@@ -148,6 +148,7 @@ def status_of(arguments: Sequence[str]) -> int:
         for is_shown in (is_not_said_at_the_end, FirstFaults()):
             handler.addFilter(is_shown)
         logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", handlers=[handler])
+        logging.raiseExceptions = False  # a log that a lost server did not take is not told: the run says what is lost
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         with one_project():

@@ -42,6 +42,13 @@ class Calls(Observer):
         self.made.append((call.stage, call.cached))
 
 
+def test_another_rule_begins_with_its_own_options(runs: dict[str, RecordedRun]) -> None:
+    recorded, other = other_experiment(runs["mt-grpo"], 1, ["credit.estimator=rloo"])
+    assert recorded.credit.options["rule"] == "paper" and "rule" not in other.credit.options
+    written = {"credit.options.rewards": "merged", "credit.estimator": "rloo"}
+    assert other_experiment(runs["mt-grpo"], 1, written)[1].credit.options == {"rewards": "merged"}
+
+
 def test_a_rollout_credited_otherwise_has_the_credit_of_the_run_that_learned_so(runs: dict[str, RecordedRun]) -> None:
     calls = Calls()
     with observing(calls):

@@ -46,6 +46,8 @@ SECTIONS = ("credit", "critic", "optimization", "rewards", "selection")
 """The sections that say what is made of a rollout. All others say how it is sampled, or with which policy."""
 FIXED = ("optimization.adapter", "optimization.iterations", "optimization.method", "critic.trunk")
 """Keys of theirs that say which policy there is."""
+OPTIONS_ARE_OF = (("credit", "estimator"), ("selection", "rule"))
+"""Sections with `options`, and their key that says of which rule these are."""
 SHOWN = 48
 """Default number of episodes on the page."""
 Advantages = Mapping[str, Mapping[int, TrajectoryAdvantages]]
@@ -56,6 +58,8 @@ def other_experiment(
     run: RecordedRun, number: int, settings: Mapping[str, Any] | Iterable[str]
 ) -> tuple[Experiment, Experiment]:
     """The configuration with which a run learned from its rollout `number`, and that with these settings.
+
+    Another rule of credit or selection begins with its own options, not with those of the run's rule.
 
     Raises ConfigurationError for an iteration that the run has not, for a setting that would have sampled another
     rollout or needs what the run does not have, and for settings that change nothing.
@@ -75,6 +79,9 @@ def other_experiment(
         )
     values: dict[str, Any] = recorded.model_dump(mode="json")
     changes = list(settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings))
+    for section, rule in OPTIONS_ARE_OF:
+        if dict(changes).get(f"{section}.{rule}", values[section][rule]) != values[section][rule]:
+            values = with_value(values, f"{section}.options", {})  # those of another rule say nothing of this one
     for key, value in changes:
         if key.partition(".")[0] not in SECTIONS or key in FIXED:
             raise ConfigurationError(
