@@ -454,19 +454,22 @@ def export(
     console = Console(highlight=False, soft_wrap=True)
     if form in ("tensorboard", "wandb"):
         require_tracker(form)
-    recorded = tw.runs(which, tracking=tracking)
+    with showing_progress():
+        progress.report("loading the libraries, and writing", 0, 0)
+        recorded = tw.runs(which, tracking=tracking)
+        if form == "conversations":
+            counts = recorded.export_conversations(to)
+        elif form != "policy":
+            recorded.export_curves(form, to)
+        else:
+            policy = recorded.export(to, iteration=iteration, best=best)
     if form == "conversations":
-        counts = recorded.export_conversations(to)
         said = ", ".join(f"{count} of {occasion}" for occasion, count in counts.items())
         console.print(f"solved episodes of {recorded.one.name} in {to}: {said}")
         return
-    if form in ("tensorboard", "wandb"):
-        recorded.export_curves(form, to)
+    if form != "policy":
         console.print(f"curves of {', '.join(run.name for run in recorded)} in {to}: {HOW_TO_READ[form].format(to)}")
         return
-    with showing_progress():
-        progress.report("loading the libraries, and writing the policy", 0, 0)
-        policy = recorded.export(to, iteration=iteration, best=best)
     console.print(f"{policy} of {recorded.one.name} in {to}")
     console.print(f"serve it: {_serving(to)} --host 127.0.0.1; train on: policy.model={to}")
 
