@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from rich.console import Console
 
+from flows.commands.progress_line import showing_progress
 from flows.commands.worlds import installed
 from turnwise.checking.baselines import RECORD_FILE, BaselineRow, json_lines, recorded_baselines, score
 from turnwise.config.overlays import read_yaml
@@ -84,9 +85,9 @@ def _lines_of(
             code = digest_of([played_by, count])
             line = before.get((name, setting, baseline))
             if line is None or line.code != code:
-                line = BaselineRow(
-                    name, world.version, setting, code, _uniform(world), score(world, baseline, count, SEED)
-                )
+                with showing_progress():
+                    measured = score(world, baseline, count, SEED)
+                line = BaselineRow(name, world.version, setting, code, _uniform(world), measured)
                 said = f"success {with_bounds(line.score.success, 3)}, {line.score.episodes} episodes"
                 console.print(f"{name} {setting or DEFAULT} {baseline}: {said}")
             lines.append(line)

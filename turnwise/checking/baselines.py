@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from turnwise import seeding
+from turnwise import progress, seeding
 from turnwise.checking.playing import PlayedEpisode, first_tasks, play
 from turnwise.statistics import Interval, over_tasks
 from turnwise.world import World
@@ -42,7 +42,7 @@ def score(world: World, baseline: str, episodes: int, seed: int) -> Score:
     replicas = -(-episodes // len(tasks))
     played = [
         [play(world, task, seeding.derive(seed, "baseline", replica), baseline) for replica in range(replicas)]
-        for task in tasks
+        for task in progress.each(f"{world.name} {baseline}: test tasks", tasks)
     ]
     return score_of(world, baseline, played, seed)
 
