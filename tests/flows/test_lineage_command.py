@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -100,7 +101,8 @@ def test_the_start_and_the_test_are_no_iterations(run: RecordedRun) -> None:
     ("what", "iteration"), [("update/speed", None), ("rollout/success", 3), ("rollout/success", 0)]
 )
 def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, iteration: int | None) -> None:
-    with pytest.raises(ConfigurationError, match=r"test/.*TW-unknown-source"):
+    looked_in = re.escape(f"none of them in {run.ablation or run.name} (--of NAME: another run or ablation)")
+    with pytest.raises(ConfigurationError, match=rf"{looked_in}.*test/.*TW-unknown-source"):
         answer(what, [run], iteration)
 
 

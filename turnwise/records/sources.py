@@ -109,9 +109,11 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None,
         rows = dict.fromkeys([*variants, *baselines])
         columns = dict.fromkeys(column.heading for run in runs for column in _columns(run))
         groups = ("test", *recorded_groups())
+        looked_in = ", ".join(dict.fromkeys(run.ablation or run.name for run in runs))
         raise ConfigurationError(
             "lineage starts from an artifact of the store, a metric of a run, or a number of the report; "
-            f"{what!r} is none of them: say kind/digest; or {'/..., '.join(groups)}/... as in MLflow; or "
+            f"{what!r} is none of them in {looked_in} (--of NAME: another run or ablation): say kind/digest; or "
+            f"{'/..., '.join(groups)}/... as in MLflow; or "
             f"ROW/COLUMN with one of the rows {', '.join(rows)} and of the columns {', '.join(columns)}, "
             f"{', '.join(STANDING)}, 'iterations to T', 'share above T'; or ROW/COST with one of "
             f"{', '.join(costs())}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}",
