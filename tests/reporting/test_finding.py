@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from turnwise.reporting.finding import finding
+from dataclasses import replace
+
+from turnwise.reporting.finding import finding, report_finding
+from turnwise.results.report_data import ReportData
 from turnwise.statistics import Comparison, Interval, Judgement, VariantResult
 
 
@@ -132,3 +135,10 @@ def test_one_seed_decides_nothing() -> None:
 def test_without_a_warm_start_or_a_second_variant_there_is_nothing_to_compare_with() -> None:
     alone = VariantResult("a", interval(0.5), interval(0.5), None, None)
     assert finding(judgement([alone], [])) == "There is nothing to compare success with."
+
+
+def test_variants_that_had_nothing_to_begin_with_are_named_first() -> None:
+    notes = ["Variants: ...", "Before iteration 1 of grpo, rloo: sampled success 0.00: a longer warm start may help."]
+    report = ReportData("my_task", "", [], [], notes=notes)
+    assert report_finding(report) == "Reinforcement had nothing to begin with in grpo, rloo: see the notes."
+    assert report_finding(replace(report, notes=notes[:1])) == ""

@@ -19,6 +19,7 @@ from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root
+from turnwise.reporting.finding import BEFORE_TRAINING
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
 from turnwise.results import report_data
@@ -199,7 +200,7 @@ def start_notes(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         if run.start_warning:
             variants.setdefault(run.start_warning, {})[run.variant] = None
-    return [f"Before iteration 1 of {', '.join(names)}: {words}." for words, names in variants.items()]
+    return [f"{BEFORE_TRAINING}{', '.join(names)}: {words}." for words, names in variants.items()]
 
 
 def keep_time(report: Reference, seconds: float, processes: int, recomputed: bool) -> None:

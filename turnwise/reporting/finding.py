@@ -20,13 +20,23 @@ MOST_NAMED = 4
 """How many variants have their gain each; of more the least and the most are named."""
 
 
+BEFORE_TRAINING = "Before iteration 1 of "
+"""Begins a note on variants whose reinforcement has nothing to begin with; their names and a colon follow."""
+
+
 def report_finding(report: ReportData) -> str:
-    """What a report says first: its finding, after how many seeds it was decided where these were added, and which runs
-    were ended early or left out; empty if it has none of these.
+    """What a report says first; empty if it has nothing to say.
+
+    Its finding, after how many seeds it was decided where these were added, which runs were ended early or left out,
+    and which variants had nothing to begin with.
     """
+    begun = [note.removeprefix(BEFORE_TRAINING) for note in report.notes if note.startswith(BEFORE_TRAINING)]
+    names = ", ".join(note.partition(":")[0] for note in begun)
     found = [] if report.judgement is None else [finding(report.judgement, report.greedy)]
     found += [] if report.race is None else [race_summary(report.race)]
-    return " ".join([*found, *([] if report.outcomes is None else report.outcomes.sentences())])
+    found += [] if report.outcomes is None else report.outcomes.sentences()
+    found += [f"Reinforcement had nothing to begin with in {names}: see the notes."] if names else []
+    return " ".join(found)
 
 
 def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
