@@ -135,7 +135,7 @@ def decisions(sample: np.ndarray, random: np.random.Generator) -> dict[str, tupl
 def race(results: np.ndarray, rule: SeedsUntil, worth: float) -> tuple[Looks, int]:
     """A race over results [variants, seeds] as `turnwise.training_runs.seeds` runs it, and how many runs it took."""
     runs: dict[str, dict[int, dict[str, float]]] = {str(name): {} for name in range(len(results))}
-    while (looks := Looks(runs, None, rule, worth=worth)).wanted:
+    while (looks := Looks(runs, {}, rule, worth=worth)).wanted:
         for name, seed in looks.wanted:
             value = float(results[int(name), seed - 1])
             runs[name][seed] = {"one task": value, "another": value}  # no doubt is from tasks

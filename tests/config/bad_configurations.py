@@ -334,11 +334,6 @@ OUT_OF_BOUNDS = (
         )
     ),
     Value(
-        "ablation",
-        "{name: a, seeds: {until: decided, at_most: 5}, variants: [grpo-or, mt-grpo], budget: {iterations: 3}}",
-        "ablation.budget must go with a list of seeds",
-    ),
-    Value(
         "ablation", "{name: a, seeds: {until: decided, at_most: 5}, variants: [grpo-or]}", "compare must be warm-start"
     ),
     Value("optimization.adapter", "{rank: 1000000000, alpha: 16}", "optimization.adapter.rank"),

@@ -25,8 +25,9 @@ ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).parent / "tiny.yaml"
 
 
-def until(**options: float) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], {"ablation.seeds": {"until": "decided", "at_most": 5, **options}})
+def until(budget: dict[str, int] | None = None, **options: float) -> Experiment:
+    settings: dict[str, object] = {"ablation.seeds": {"until": "decided", "at_most": 5, **options}}
+    return load(ROOT / "params.yaml", [TINY], settings if budget is None else settings | {"ablation.budget": budget})
 
 
 class KilledAtSeedFour(Observer):
@@ -60,11 +61,14 @@ def test_a_killed_race_goes_on_with_the_digests_of_one_that_two_processes_ran_an
     assert plan_ablation(experiment).is_recorded
 
     # The same runs, with a difference worth having that any result rules out: decided at the first look.
-    earlier = compared(until(worth_having=2.0), tmp_path / "earlier")
+    earlier = compared(until({"iterations": 1}, worth_having=2.0), tmp_path / "earlier")
     assert earlier.computed == 1  # the report
     assert earlier.report.race is not None
     assert [(each.decision, each.seeds) for each in earlier.report.race.comparisons] == [("ruled out", 3)]
     assert sum(work.runs for work in earlier.report.work) == 6
+    assert earlier.report.costs is not None and earlier.report.costs.at_budget is not None
+    at_budget = earlier.report.costs.at_budget.judgement  # of the same looks
+    assert at_budget is not None and at_budget.notes[-1].startswith("Seeds were added until comparisons were decided")
     console = Console(file=StringIO(), width=200)
     print_report(earlier.report, console)
     said = "grpo-or − mt-grpo: a difference of 2 is ruled out after 3 of at most 5 seeds."

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage_samples import saved, trajectory, turn
 
-from turnwise.config.schema import Budget
+from turnwise.config.schema import Budget, SeedsUntil
+from turnwise.data.outcomes import LeftOut
 from turnwise.data.trajectory import Ending, TurnKind
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.results.cells import task_means
@@ -166,6 +167,59 @@ def test_a_budget_of_the_last_evaluation_gives_the_verdict_of_the_last_policies(
         frames={"a": start, "b": start},
     )
     assert found == today
+
+
+def raced(ends: Mapping[str, Sequence[tuple[int, ...]]]) -> list[Course]:
+    """Runs that begin at 0 and spend 200 tokens, by variant and seed with what each solves of every task at the end."""
+    return [
+        course(name, seed, dict.fromkeys(tasks, 0), [iteration(seed, 200, dict(zip(tasks, solved, strict=True)))])
+        for name, of_seeds in ends.items()
+        for seed, solved in enumerate(of_seeds, 1)
+        for tasks in ["stuvwxyz"[: len(solved)]]
+    ]
+
+
+def until(at_most: int) -> SeedsUntil:
+    return SeedsUntil(until="decided", at_most=at_most)
+
+
+def test_where_seeds_were_added_one_look_at_a_budget_is_the_ordinary_verdict() -> None:
+    courses = raced({"a": [(4, 3), (4, 4), (3, 4)], "b": [(1, 2), (0, 2), (1, 0)]})
+    looked = at_written_budget(courses, lake(), Budget(sampled_tokens=100), until(3)).judgement
+    fixed = at_written_budget(courses, lake(), Budget(sampled_tokens=100)).judgement
+    assert looked is not None and fixed is not None and "at most 3" in looked.notes[-1]
+    (of_look,), (of_test,) = looked.pairs, fixed.pairs
+    # Half way to 11/12 and 1/4 of the tasks: 1/3 apart.
+    assert of_look.difference.value == of_test.difference.value == pytest.approx((11 / 12 - 1 / 4) / 2)
+    assert of_look.corrected == pytest.approx(of_test.corrected, rel=4e-3)
+    gains = [(one.gain, other.gain) for one, other in zip(looked.standings, fixed.standings, strict=True)]
+    assert len(gains) == 2
+    for gain, ordinary in gains:
+        assert gain is not None and ordinary is not None
+        assert gain.difference.value == ordinary.difference.value and gain.p == pytest.approx(ordinary.p, rel=4e-3)
+
+
+def test_what_a_look_at_a_budget_decided_later_seeds_do_not_take_back() -> None:
+    all_solved, none = (4,) * 8, (0,) * 8
+    better, worse = [all_solved] * 3, [(1, *none[1:]), (*none[1:], 1), none]
+    early = raced({"a": better, "b": worse})
+    late = raced({"a": [*better, none, none], "b": [*worse, all_solved, all_solved]})
+    pairs = []
+    for courses in (early, late):
+        found = at_written_budget(courses, lake(), Budget(sampled_tokens=200), until(5)).judgement
+        assert found is not None
+        pairs.append(found.pairs)
+    assert pairs[0] == pairs[1] and pairs[0][0].corrected is not None and pairs[0][0].corrected < 0.05
+
+
+def test_a_look_at_a_budget_does_without_runs_that_a_fault_has_left_out() -> None:
+    courses = raced({"a": [(4, 3), (4, 4), (3, 4)], "b": [(1, 2), (0, 2), (1, 0)]})
+    fault = LeftOut("b", 2, "world_lost", "what was seen")
+    made = [each for each in courses if (each.variant, each.seed) != ("b", 2)]
+    waiting = at_written_budget(made, lake(), Budget(sampled_tokens=200), until(3)).judgement
+    looked = at_written_budget(made, lake(), Budget(sampled_tokens=200), until(3), [fault]).judgement
+    assert waiting is not None and waiting.pairs == []  # a run that is still to come
+    assert looked is not None and looked.pairs[0].difference.value == pytest.approx((0.875 * 2 - 0.375 - 0.125) / 2)
 
 
 def test_nothing_is_said_beyond_the_shortest_run() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,10 @@ from hypothesis import strategies as st
 from turnwise.config.schema import SeedsUntil
 from turnwise.seeding import generator
 from turnwise.statistics import Results, judge
-from turnwise.statistics.sequential import nominal_levels
+from turnwise.statistics.sequential import nominal_levels, sequential_p
+from turnwise.statistics.significance import holm
 from turnwise.statistics.until_decided import Looks, with_looks, worth_having
+from turnwise.statistics.verdict import compare
 
 Values = dict[str, list[float]]
 
@@ -28,7 +32,7 @@ def table(value: float) -> dict[str, float]:
 def raced(values: Values, how: SeedsUntil, worth: float = 0.0) -> tuple[Looks, dict[str, dict[int, dict[str, float]]]]:
     """The race over these results, of which each run is asked for before it is known."""
     runs: dict[str, dict[int, dict[str, float]]] = {name: {} for name in values}
-    while (looks := Looks(runs, None, how, worth=worth)).wanted:
+    while (looks := Looks(runs, {}, how, worth=worth)).wanted:
         for name, seed in looks.wanted:
             runs[name][seed] = table(values[name][seed - 1])
     return looks, runs
@@ -42,7 +46,7 @@ def scattered(seed: int, variants: int = 3, shift: float = 0.0, seeds: int = 20)
 
 
 def test_the_first_look_is_at_the_first_seeds_of_all_variants_seed_by_seed() -> None:
-    looks = Looks({"a": {}, "b": {}}, None, rule())
+    looks = Looks({"a": {}, "b": {}}, {}, rule())
     assert looks.wanted == [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3), ("b", 3)]
     assert looks.race.comparisons == [] and looks.pairs == []
 
@@ -75,8 +79,8 @@ def test_what_a_look_decided_later_seeds_do_not_take_back() -> None:
     seeds = len(runs["v0"])
     near["v1"][seeds:] = [value - 6.0 for value in near["v0"][seeds:]]
     more = {name: {seed: table(near[name][seed - 1]) for seed in range(1, 21)} for name in near}
-    assert Looks(more, None, rule()).race == looks.race
-    assert Looks(more, None, rule()).pairs == looks.pairs
+    assert Looks(more, {}, rule()).race == looks.race
+    assert Looks(more, {}, rule()).pairs == looks.pairs
 
 
 @settings(max_examples=25, deadline=None)
@@ -90,7 +94,7 @@ def test_a_race_that_was_killed_anywhere_goes_on_as_it_would_have_gone(
     part: dict[str, dict[int, dict[str, float]]] = {name: {} for name in values}
     for name, number in order[:killed]:
         part[name][number] = runs[name][number]
-    while (looks := Looks(part, None, how, worth=1.5)).wanted:
+    while (looks := Looks(part, {}, how, worth=1.5)).wanted:
         for name, number in looks.wanted:
             part[name][number] = runs[name][number]  # a KeyError, were another run asked for
     assert part == runs and looks.race == whole.race
@@ -115,7 +119,7 @@ def test_a_difference_worth_having_is_ruled_out_by_the_t_tests_of_both_its_sides
 def test_runs_that_a_fault_has_left_out_are_not_asked_for_again_and_count_nowhere() -> None:
     values = scattered(5, 2, shift=2.0)
     runs: dict[str, dict[int, dict[str, float]]] = {"v0": {}, "v1": {}}
-    while (looks := Looks(runs, None, rule())).wanted:
+    while (looks := Looks(runs, {}, rule())).wanted:
         for name, seed in looks.wanted:
             assert seed not in runs[name]
             runs[name][seed] = {} if (name, seed) == ("v1", 2) else table(values[name][seed - 1])
@@ -138,7 +142,7 @@ def test_what_is_open_says_how_many_more_seeds_would_decide_it_on_the_same_tasks
         }
         for place, (name, sign) in enumerate({"a": 1.0, "b": -1.0}.items())
     }
-    (of_tasks,) = Looks(runs, None, rule(5), worth=0.5).race.comparisons
+    (of_tasks,) = Looks(runs, {}, rule(5), worth=0.5).race.comparisons
     assert of_tasks.decision == "open" and of_tasks.further is None
 
 
@@ -146,8 +150,8 @@ def test_gains_are_looked_at_beside_pairs_and_seeds_are_added_for_those_that_cou
     values = scattered(8, 2, shift=20.0)
     runs = {name: {seed: table(values[name][seed - 1]) for seed in range(1, 5)} for name in values}
     start = Results({0: table(0.0)})
-    for compare, counted in (("pairs", 1), ("warm-start", 2), ("all", 3)):
-        looks = Looks(runs, start, rule(compare=compare))
+    for compared, counted in (("pairs", 1), ("warm-start", 2), ("all", 3)):
+        looks = Looks(runs, dict.fromkeys(runs, start), rule(compare=compared))
         assert len(looks.race.comparisons) == counted
         assert (len(looks.gains), len(looks.pairs)) == (2, 1)
     judgement = judge("m", {name: Results(own) for name, own in runs.items()}, share=False)
@@ -171,6 +175,38 @@ def test_the_error_rates_of_all_looks_and_pairs_together_are_kept(worth: float) 
     # The two kinds of error are kept apart, at 5 % each; four standard errors of the simulation are allowed.
     level = 0.05 if worth == 0.0 else 0.1
     assert wrong / simulations <= level + 4 * (level * (1 - level) / simulations) ** 0.5
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    shift=st.floats(0, 3),
+    ends=st.lists(st.integers(0, 9), min_size=3, max_size=3),
+)
+def test_seeds_that_another_metric_ends_decide_nothing_that_the_bounds_do_not(
+    seed: int, shift: float, ends: list[int]
+) -> None:
+    """Holm's method on the sequential p of every look with all seeds errs as stated: nothing else may be decided."""
+    values, how = scattered(seed, shift=shift, seeds=9), rule(9, worth_having=0.0)
+    ended = {
+        name: {number: table(values[name][number - 1]) for number in range(1, end + 1)}
+        for name, end in zip(values, ends, strict=True)
+    }
+    whole = {name: {number: table(value) for number, value in enumerate(values[name], 1)} for name in values}
+    looks = tuple(range(3, 10))
+    of_all = []
+    for one, other in itertools.combinations(whole, 2):
+        fixed = [
+            compare(
+                one, Results(dict(list(whole[one].items())[:n])), other, Results(dict(list(whole[other].items())[:n]))
+            )
+            for n in looks
+        ]
+        of_all.append(sequential_p([each.p for each in fixed if each.p is not None], looks, 9))
+    pairs = list(itertools.combinations(values, 2))
+    bounds = {pair: p for pair, p in zip(pairs, holm(of_all), strict=True) if p is not None}
+    for each in Looks(ended, {}, how).race.comparisons:
+        assert each.decision != "decided" or bounds[each.first, each.second] < 0.05
 
 
 def test_the_difference_worth_having_is_a_twentieth_of_a_share_unless_it_is_configured() -> None:

@@ -437,17 +437,6 @@ class Ablation(Section):
     """What a run may spend at which the variants are compared, too, such as `{sampled_tokens: 2_000_000}`: on the
     validation task set, between evaluations on a straight line. null: the report shows each cost, without verdicts."""
 
-    @field_validator("budget")
-    @classmethod
-    def _require_listed_seeds(cls, budget: Budget | None, read: ValidationInfo) -> Budget | None:
-        if budget is not None and isinstance(read.data.get("seeds"), SeedsUntil):
-            raise ConfigurationError(
-                "must go with a list of seeds; found seeds that are added until the test task set decides, after which "
-                "a test at a budget errs more often than it says: list them in ablation.seeds",
-                "TW-unlisted-seeds",
-            )
-        return budget
-
     @model_serializer(mode="wrap")
     def _without_no_budget(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """As it is, without a budget where there is none, which changes no digest of what was."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from turnwise.agent.playing import the_world
 from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.data.outcomes import LeftOut
 from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
@@ -157,14 +158,14 @@ def with_circumstances(
         seconds=account(prepared, report, evaluations, runs),
         work=work,
         outcomes=_with_seconds(data.outcomes, runs),
-        costs=_costs(experiment, runs),
+        costs=_costs(experiment, runs, [] if data.outcomes is None else data.outcomes.left_out),
         race=None if data.race is None else data.race.with_hours(hours),
         lineage=lineage_of(experiment, prepared, report),
         notes=[*data.notes, *start_notes(runs)],
     )
 
 
-def _costs(experiment: Experiment, runs: Sequence[Run]) -> Costs | None:
+def _costs(experiment: Experiment, runs: Sequence[Run], left_out: Sequence[LeftOut]) -> Costs | None:
     """How the runs compare at an equal cost."""
     spending = iteration_stages.spending()
     courses = [
@@ -179,7 +180,8 @@ def _costs(experiment: Experiment, runs: Sequence[Run]) -> Costs | None:
         )
         for run in runs
     ]
-    return costs_of(courses, the_world(experiment.world), experiment.ablation.budget)
+    ablation = experiment.ablation
+    return costs_of(courses, the_world(experiment.world), ablation.budget, ablation.until, left_out)
 
 
 def _with_seconds(outcomes: Outcomes | None, runs: Sequence[Run]) -> Outcomes | None:

@@ -16,13 +16,15 @@ from typing import TypeVar
 
 import pyarrow.parquet as parquet
 
-from turnwise.config.schema import BUDGET_AXES, Budget
+from turnwise.config.schema import BUDGET_AXES, Budget, SeedsUntil
+from turnwise.data.outcomes import LeftOut
 from turnwise.data.trajectory import TurnKind
 from turnwise.data.trajectory_files import TURNS_FILE
 from turnwise.results.cells import cell, task_means
 from turnwise.results.report_data import SHARE, AtWrittenBudget, CostCurve, Costs
 from turnwise.statistics import ReferencePoints, Results, judge, student_over_seeds
 from turnwise.statistics.curves import AtEqualBudget, Spending, carried_forward, equal_budget, interpolated
+from turnwise.statistics.until_decided import Looks, with_looks, worth_having
 from turnwise.statistics.verdict import compare
 from turnwise.store import Reference, default_store
 from turnwise.world import World
@@ -78,10 +80,16 @@ def course_of(
     )
 
 
-def costs_of(courses: Sequence[Course], world: World, budget: Budget | None) -> Costs | None:
-    """How runs compare at an equal cost; None where no axis was measured."""
+def costs_of(
+    courses: Sequence[Course],
+    world: World,
+    budget: Budget | None,
+    until: SeedsUntil | None = None,
+    left_out: Sequence[LeftOut] = (),
+) -> Costs | None:
+    """How runs compare at an equal cost; None where no axis was measured. Further arguments: `at_written_budget`."""
     at_equal = at_equal_budgets(courses, world)
-    written = None if budget is None else at_written_budget(courses, world, budget)
+    written = None if budget is None else at_written_budget(courses, world, budget, until, left_out)
     if not at_equal and written is None:
         return None
     column = world.primary_column
@@ -108,8 +116,18 @@ def at_equal_budgets(courses: Sequence[Course], world: World) -> list[AtEqualBud
     return [_at_equal_budget(courses, world, axis) for axis in measured_axes(courses)]
 
 
-def at_written_budget(courses: Sequence[Course], world: World, budget: Budget) -> AtWrittenBudget:
-    """The verdicts at the budget that was written down before the runs, or why there are none."""
+def at_written_budget(
+    courses: Sequence[Course],
+    world: World,
+    budget: Budget,
+    until: SeedsUntil | None = None,
+    left_out: Sequence[LeftOut] = (),
+) -> AtWrittenBudget:
+    """The verdicts at the budget that was written down before the runs, or why there are none.
+
+    `until`: by what rule seeds were added, for the test task set; the verdicts are then those of as many looks at the
+    budget. `left_out`: further runs, which a fault has left out.
+    """
     axis, amount = budget.axis, budget.amount
     written = AtWrittenBudget(axis, amount, budget.heading, None)
     if unmeasured := [f"{each.variant} seed {each.seed}" for each in courses if axis not in each.spent]:
@@ -123,13 +141,20 @@ def at_written_budget(courses: Sequence[Course], world: World, budget: Budget) -
             "run",
         )
     column = world.primary_column
-    starts = {course.variant: task_means(course.evaluations[0], world, column) for course in reversed(courses)}
+    first = {course.variant: task_means(course.evaluations[0], world, column) for course in reversed(courses)}
+    starts = {name: Results({0: means}) for name, means in first.items() if means}
+    results = _results(courses, world, axis, amount)
     judgement = judge(
         f"{column.heading} at {budget.heading}",
-        _results(courses, world, axis, amount),
-        frames={name: ReferencePoints(Results({0: start}) if start else None) for name, start in starts.items()},
+        results,
+        frames={name: ReferencePoints(starts.get(name)) for name in results},
         share=column.percent,
     )
+    if until is not None:
+        runs = {name: dict(of_variant.runs) for name, of_variant in results.items()}
+        for each in left_out:
+            runs.setdefault(each.variant, {})[each.seed] = {}
+        judgement = with_looks(judgement, Looks(runs, starts, until, worth=worth_having(until, column.percent)))
     return replace(written, judgement=judgement)
 
 

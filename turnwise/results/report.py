@@ -225,7 +225,7 @@ class Compared:
             runs.setdefault(each.variant, {})[each.seed] = {}
         start = task_means(self.warm_start, self.world, column)
         worth = worth_having(until, column.percent)
-        return Looks(runs, Results({0: start}) if start else None, until, worth=worth)
+        return Looks(runs, dict.fromkeys(runs, Results({0: start})) if start else {}, until, worth=worth)
 
     def _tested(self, column: Column) -> dict[str, dict[int, dict[str, float]]]:
         """By variant and seed, the test tasks' means in a column."""

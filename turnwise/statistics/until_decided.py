@@ -11,6 +11,9 @@ Holm's method over each family, the gains and the pairs, keeps the chance of any
 likewise that of any false "ruled out", at all looks together. A comparison ends when one of both is rejected, and is
 reported as it was then. A variant leaves the race when each of its comparisons that count has ended.
 
+The bounds hold whatever ends the seeds. So another metric, or the same at a written budget, whose looks end with those
+seeds has verdicts by the same bounds.
+
 Tasks are the same at every look, so that looks resemble each other more than the bounds assume, which errs less.
 `docs/science/sequential.md` has what this rule errs, finds and saves.
 """
@@ -95,19 +98,21 @@ class SeedRace:
 class _Watched:
     """A comparison on its way through the looks."""
 
-    def __init__(self, first: str, second: str, counts: bool, looks: Sequence[int]) -> None:
-        """`counts`: seeds are added for it."""
+    def __init__(
+        self, first: str, second: str, counts: bool, looks: Sequence[int], warm_start: Results | None = None
+    ) -> None:
+        """`counts`: seeds are added for it. `warm_start`: what a gain is over."""
         self.first, self.second, self.counts = first, second, counts
         self.seeds = 0
         """How many there were at its last look; 0 before the first."""
         self.ended = False
         self.of_difference, self.of_worth = [1.0] * len(looks), [1.0] * len(looks)
         """The two-sided p of each look, of both hypotheses; 1 where there was none."""
-        self._looks = looks
+        self._looks, self._warm_start = looks, warm_start
         self._sides: list[Results] = []
         self._found: Difference | None = None
 
-    def look(self, place: int, runs: Runs, warm_start: Results | None, worth: float) -> None:
+    def look(self, place: int, runs: Runs, worth: float) -> None:
         """Take the look at this place, at the runs that both sides have, paired by seed."""
         self.seeds = self._looks[place]
         named = [runs[name] for name in (self.first, self.second) if name in runs]
@@ -115,7 +120,7 @@ class _Watched:
         if not seeds:  # a fault has left all of them out
             return
         self._sides = [Results({seed: side[seed] for seed in seeds}) for side in named]
-        self._found = _difference(self._sides, warm_start)
+        self._found = _difference(self._sides, self._warm_start)
         if self._found is not None:
             self.of_difference[place] = 1.0 if self._found.p is None else self._found.p
             self.of_worth[place] = _p_of_worth(self._found, worth)
@@ -124,14 +129,14 @@ class _Watched:
         """The sequential p of the looks so far."""
         return sequential_p(p_values, self._looks, self._looks[-1])
 
-    def comparison(self, warm_start: Results | None, level: float) -> Comparison | None:
+    def comparison(self, level: float) -> Comparison | None:
         """The comparison as it stood at its last look, before any correction; None before the first."""
         if self._found is None:
             return None
         made = (
             compare(self.first, self._sides[0], self.second, self._sides[1], level=level)
             if len(self._sides) == 2
-            else gain_over(self.first, self._sides[0], warm_start, level)
+            else gain_over(self.first, self._sides[0], self._warm_start, level)
         )
         assert made is not None, "a difference was found"
         nominal = nominal_levels(tuple(self._looks), self._looks[-1], 1 - level)[self._looks.index(self.seeds)]
@@ -155,18 +160,28 @@ class Looks:
     """The looks so far: which runs the next one needs, and each comparison as it stood at the last look at it."""
 
     def __init__(
-        self, runs: Runs, warm_start: Results | None, rule: SeedsUntil, *, worth: float = 0.0, level: float = 0.95
+        self,
+        runs: Runs,
+        warm_starts: Mapping[str, Results],
+        rule: SeedsUntil,
+        *,
+        worth: float = 0.0,
+        level: float = 0.95,
     ) -> None:
         """Look at the runs so far by a rule, from its first look on.
 
-        `runs` names every variant, also before its first run. `warm_start` is what gains are over; None: there are
-        none. `worth` is the difference worth having, 0 for none.
+        `runs` names every variant, also before its first run. `warm_starts` has what the gain of a variant is over, by
+        name; a variant without has none. `worth` is the difference worth having, 0 for none.
         """
         self.wanted: list[tuple[str, int]] = []
         """Variant and seed of the runs that the next look needs, seed by seed; empty where the race is over."""
-        self._warm_start, self._rule, self._worth, self._level = warm_start, rule, worth, level
+        self._rule, self._worth, self._level = rule, worth, level
         looks = looks_until(rule.first, rule.step, rule.at_most)
-        gains = [_Watched(name, WARM_START, rule.compare != "pairs", looks) for name in runs if warm_start is not None]
+        gains = [
+            _Watched(name, WARM_START, rule.compare != "pairs", looks, warm_starts[name])
+            for name in runs
+            if name in warm_starts
+        ]
         pairs = [_Watched(*names, rule.compare != "warm-start", looks) for names in itertools.combinations(runs, 2)]
         self._gains, self._pairs = gains, pairs
         for place, seeds in enumerate(looks):
@@ -204,13 +219,13 @@ class Looks:
         made = {WARM_START, *(name for name in runs if all(seed in runs[name] for seed in range(1, seeds + 1)))}
         for each in every:
             if not each.ended and {each.first, each.second} <= made:
-                each.look(place, runs, self._warm_start, self._worth)
+                each.look(place, runs, self._worth)
         for family in (self._gains, self._pairs):
             for each, decision in zip(family, _decisions(family, self._level), strict=True):
                 each.ended = decision != "open"
 
     def _corrected(self, family: Sequence[_Watched]) -> list[Comparison]:
-        made = [each.comparison(self._warm_start, self._level) for each in family]
+        made = [each.comparison(self._level) for each in family]
         return corrected_by_holm([each for each in made if each is not None], self._level)
 
 

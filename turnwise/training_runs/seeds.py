@@ -45,7 +45,9 @@ def next_runs(experiment: Experiment, warm_start: Reference, outcomes: RunOutcom
         tested = outcome.test if isinstance(outcome, Run) else None
         runs[variant][seed] = {} if tested is None else task_means(tested, world, column)
     start = task_means(warm_start, world, column) if outcomes else {}
-    looks = Looks(runs, Results({0: start}) if start else None, rule, worth=worth_having(rule, column.percent))
+    looks = Looks(
+        runs, dict.fromkeys(runs, Results({0: start})) if start else {}, rule, worth=worth_having(rule, column.percent)
+    )
     return looks.wanted
 
 
