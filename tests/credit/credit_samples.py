@@ -45,7 +45,7 @@ def batches(draw: st.DrawFn, longest: int = 4, smallest: int = 2) -> CreditBatch
     It is read from bytes that are drawn at once, which is several times faster than to draw number by number.
     """
     turns = [1 + byte % longest for byte in draw(st.binary(min_size=smallest, max_size=10))]
-    most = 15 * len(turns) + 25 * sum(turns)  # of a trajectory and of a turn: a reply has at most three tokens
+    most = 15 * len(turns) + 27 * sum(turns)  # of a trajectory and of a turn: a reply has at most three tokens
     read = iter(draw(st.binary(min_size=most, max_size=most)))
 
     def rows(element: Callable[[], Any], counts: Sequence[int]) -> list[list[Any]]:
@@ -80,6 +80,7 @@ def batches(draw: st.DrawFn, longest: int = 4, smallest: int = 2) -> CreditBatch
         score_norms=rows(lambda: abs(number()), [sum(row) for row in lengths]),
         trees=one_each(lambda: next(read) % 2),
         nodes=[[10 * index + turn for turn in range(count)] for index, count in enumerate(turns)],
+        surprisals=rows(lambda: abs(number()), turns),
         hindsight=rows(number, [sum(row) for row in lengths]),
         answer_scores=rows(lambda: -abs(number()), turns),
     )

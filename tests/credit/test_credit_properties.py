@@ -50,6 +50,7 @@ RULES: list[tuple[str, Options]] = [
     ("tree-grpo", {"rewards": "merged", "within": 0.5}),
     ("at2po", {"rewards": "merged"}),
     ("at2po", {"over": "branches", "against": "parent"}),
+    ("at2po", {"over": "uncertain-children"}),
     ("self-distillation", {"gamma": 0.9, "outcome_coefficient": 0.5}),
     ("optimal-token-baseline", {}),
     ("optimal-token-baseline", {"rewards": "turn", "steps": "turn", "alone": "return"}),

@@ -101,6 +101,7 @@ def test_what_an_estimator_says_it_needs_is_all_that_it_needs(name: str) -> None
         "score_norms": [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]],
         "trees": [0, 1],
         "nodes": [[0, 1], [2, 3, 4]],
+        "surprisals": [[0.5, 1.0], [0.5, 0.2, 0.1]],
         "hindsight": [[0.1, -0.2, 0.3], [0.1, -0.2, 0.3, 0.4]],
         "answer_scores": [[-1.0, -0.5], [-1.0, -2.0, -0.1]],
     }
@@ -132,7 +133,7 @@ def test_a_trajectory_that_is_alone_in_its_group_has_no_signal_where_groups_are_
     batch = replace(WITH_CRITIC, turn_rewards=[[0.5, 0.0]], anchors=[["a", "b"]])
     batch = replace(batch, named_rewards=[[0.5, 1.0]], reward_weights=[[1.0, 1.0]])
     batch = replace(batch, score_norms=[[0.5, 0.2, 0.1]], greedy_rewards=[[0.1, 0.5]], answer_scores=[[-1.0, -0.5]])
-    batch = replace(batch, hindsight=[[0.1, -0.2, 0.3]], trees=[0], nodes=[[0, 1]])
+    batch = replace(batch, hindsight=[[0.1, -0.2, 0.3]], trees=[0], nodes=[[0, 1]], surprisals=[[0.5, 1.0]])
     options = {"rule": "paper"} if name == "mt-grpo" else {}  # return-to-go keeps the raw return of one that is alone
     silent = not any(value for row in estimate(name, batch, **options) for value in row)
     assert silent == ESTIMATORS[name].grouped

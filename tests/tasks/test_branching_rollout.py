@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flows.prepare import prepare_materials, prepare_policy
@@ -15,7 +16,7 @@ from turnwise import seeding
 from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed
 from turnwise.agent.playing import worlds_seed
-from turnwise.credit.batch import nodes
+from turnwise.credit.batch import nodes, surprisals
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_arrays, read_trajectories
 from turnwise.experiment import Experiment, load
@@ -230,13 +231,17 @@ def test_a_group_of_trees_is_branches_that_share_their_first_turns_with_a_trunk(
                 shared_turns += shared
                 shared_tokens += sum(len(turn.reply_tokens) for turn in branch.turns[:shared])
     assert shared_turns > 0
-    numbers = nodes(read_arrays(default_store().folder(made)), BRANCHES).tolist()
+    arrays = read_arrays(default_store().folder(made))
+    numbers = nodes(arrays, BRANCHES).tolist()
+    improbable = surprisals(arrays).tolist()
     played = list(zip((each for members in groups.values() for each in members), numbers, strict=True))
     for one, its in played:
         for other, theirs in played:
             same_tree = (one.group, one.replica // BRANCHES) == (other.group, other.replica // BRANCHES)
             for turn, (node, another) in enumerate(zip(its, theirs, strict=False)):
                 assert (node == another) is (same_tree and one.turns[: turn + 1] == other.turns[: turn + 1])
+    for trajectory, row in zip((each for members in groups.values() for each in members), improbable, strict=True):
+        assert row == pytest.approx([-np.mean(turn.log_probabilities) for turn in trajectory.turns])
     metrics = default_store().metrics(made)
     assert metrics["tree/sampled_tokens"] >= metrics["tree/tokens"] - shared_tokens
     assert metrics["tree/cost"] == metrics["tree/sampled_tokens"] / metrics["tree/tokens"] < 1.0

@@ -243,6 +243,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
         nodes=Ragged.of(
             ([100 * index + turn for turn in range(len(path.states))] for index, path in enumerate(group)), np.int64
         ),
+        surprisals=Ragged.of([math.log(2.0)] * len(path.states) for path in group),  # no state branches
         hindsight=Ragged.of(
             [_best_teacher(problem.states[name], choice, values) for name, choice in row for _ in range(tokens)]
             for row in steps

@@ -73,6 +73,7 @@ class CheckedRule:
             score_norms=Ragged.of(draw.uniform(0.0, 2.0, size=sum(row)).tolist() for row in lengths),
             trees=[index // groups // 2 for index in range(count)],
             nodes=Ragged.of(((100 * index + np.arange(each)).tolist() for index, each in enumerate(turns)), np.int64),
+            surprisals=Ragged.of([0.5] * each for each in turns),
             hindsight=Ragged.of(draw.normal(size=sum(row)).tolist() for row in lengths),
             answer_scores=Ragged.of((-draw.uniform(0.0, 3.0, size=each)).tolist() for each in turns),
         )

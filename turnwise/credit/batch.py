@@ -21,11 +21,11 @@ from turnwise.errors import CreditError
 if TYPE_CHECKING:  # a section's values are parameters of a stage, and are in its cache key by themselves
     from turnwise.config.schema import RewardSection
 
-PER_TURN = ("reply_lengths", "anchors", "answer_scores", "nodes", "trained")
+PER_TURN = ("reply_lengths", "anchors", "answer_scores", "nodes", "surprisals", "trained")
 PER_TOKEN = ("values", "token_rewards", "score_norms", "hindsight")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NAMED = ("named_rewards", "reward_weights")
-NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED, "greedy_rewards", "answer_scores")
+NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED, "greedy_rewards", "answer_scores", "surprisals")
 FLAGS = ("truncated", "trained")
 NEEDS: Mapping[str, str] = {
     "reply_lengths": "the tokens of each turn's reply",
@@ -38,6 +38,7 @@ NEEDS: Mapping[str, str] = {
     "hindsight": "what each reply token gains in log-probability under a teacher",
     "trees": "the tree that each trajectory is a branch of",
     "nodes": "which turns the branches of a tree share",
+    "surprisals": "how improbable each turn's reply was",
     "answer_scores": "the policy's log-probability of the right answer before each turn",
 }
 """The inputs that a rule may declare as needed, in words."""
@@ -101,6 +102,9 @@ class CreditBatch:
     nodes: Ragged | None = None
     """Of groups of trees: the number of the node that each turn is, from 0. Branches share a node where they are the
     same up to the end of that turn."""
+    surprisals: Ragged | None = None
+    """Of groups of trees: the mean of -log mu over the tokens of each turn's reply, in nats, with which probability mu
+    they were sampled."""
     trained: Ragged | None = None
     """Which turns are trained; None: all. A turn that is not trained has advantage 0 and is left out of whitening. It
     is part of the episode nevertheless: its rewards count in every return, its tokens are time steps, and a group's
@@ -160,6 +164,7 @@ class CreditBatch:
             greedy_rewards=greedy_rewards,
             trees=None if branches is None else (trajectories.replica // branches).tolist(),
             nodes=None if branches is None else nodes(trajectories, branches),
+            surprisals=None if branches is None else surprisals(trajectories),
             **(rescored or {}),
         )
 
@@ -360,6 +365,12 @@ def nodes(trajectories: TrajectoryArrays, branches: int) -> Ragged:
             node = numbers.setdefault((node, tuple(observed), tuple(replied)), len(numbers))
             of_turns.append(node)
     return trajectories.turn_rows(np.array(of_turns, dtype=np.int64))
+
+
+def surprisals(trajectories: TrajectoryArrays) -> Ragged:
+    """The mean of -log mu over the tokens of each reply, by trajectory and turn: `CreditBatch.surprisals`."""
+    means = [-math.fsum(row) / len(row) for row in trajectories.log_probabilities.tolist()]
+    return trajectories.turn_rows(np.array(means, dtype=np.float64))
 
 
 def anchors(trajectories: TrajectoryArrays) -> list[list[str | None]] | None:

@@ -74,6 +74,7 @@ def _small_batch() -> CreditBatch:
         score_norms=Ragged.of(tokens),
         trees=[0] * len(TURNS),
         nodes=Ragged.of(([10 * index, 10 * index + 1][:turns] for index, turns in enumerate(TURNS)), np.int64),
+        surprisals=Ragged.of([0.5, 1.0][:turns] for turns in TURNS),
         hindsight=Ragged.of(tokens),
         answer_scores=Ragged.of([-1.0, -0.5][:turns] for turns in TURNS),
     )

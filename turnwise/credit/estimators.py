@@ -121,7 +121,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "remax": Estimator(remax, "turn", needs=("greedy_rewards",)),
     "information-gain": Estimator(information_gain, "turn", needs=("answer_scores",)),
     "tree-grpo": Estimator(tree_grpo, "turn", needs=("trees",), grouped=True),
-    "at2po": Estimator(at2po, "turn", needs=("trees", "nodes"), grouped=True),
+    "at2po": Estimator(at2po, "turn", needs=("trees", "nodes", "surprisals"), grouped=True),
     "self-distillation": Estimator(self_distillation, "token", needs=("reply_lengths", "hindsight")),
     "optimal-token-baseline": Estimator(
         optimal_token_baseline, "token", needs=("reply_lengths", "score_norms"), grouped=True

@@ -208,6 +208,7 @@ _LACKING = {
     "greedy_rewards": "it needs a greedy episode of each task, and these tasks do not all have one",
     "trees": "it compares branches of trees, and a study's episodes are each sampled from the start",
     "nodes": "it compares branches of trees, and a study's episodes are each sampled from the start",
+    "surprisals": "it compares branches of trees, and a study's episodes are each sampled from the start",
     "hindsight": "it needs the policy to read each episode again, which must be one sequence of tokens for that",
     "answer_scores": "it asks for the right answer of each task, which this world does not name",
     "score_norms": "it needs the policy's scores of each token, which these episodes do not have",
