@@ -47,7 +47,7 @@ ALIKE = (
     *("optimization", "evolution", "evaluation"),
 )
 """The sections in which runs must be as the experiment is, so that their success is that of their rules."""
-CRITIC_ROUNDS = 4
+CRITIC_ROLLOUTS = 4
 """Rollouts of training tasks that the critic of the study learns from, each as large as one of training."""
 DIMENSIONS = 4096
 """Size of the sketch of a score vector: a cosine is accurate to 1.6%."""
@@ -88,9 +88,11 @@ def study_credit(
     replay_count: int,
     runs: Sequence[RecordedRun] = (),
     quiet: bool = False,
+    critic_rollouts: int = CRITIC_ROLLOUTS,
 ) -> StudyRun:
     """Study the policy that `policy` names (None: the experiment's warm start) and write `results/credit-study`.
 
+    The critic of the rules that need one has learned from so many rollouts of the policy on training tasks.
     The closeness of each rule is held against the success of the recorded `runs` that were trained with it.
 
     Raises ConfigurationError, before any compute, for numbers that are out of range, a policy that does not exist, and
@@ -99,7 +101,7 @@ def study_credit(
     _require_sense(experiment, tasks, replay_count)
     recorded = _recorded_success(experiment, runs) if runs else None
     named = None if policy is None else find_policy(policy)
-    display = Display(Console(quiet=quiet), _expected_stages(experiment, named is None))
+    display = Display(Console(quiet=quiet), _expected_stages(experiment, named is None, critic_rollouts))
     with display.showing():
         materials = prepare_materials(experiment)
         if named is None:
@@ -107,9 +109,9 @@ def study_credit(
         else:
             _require_vocabulary(named, materials)
             prepared = Prepared(**vars(materials), warm_start=named)
-        artifacts = _stages(experiment, prepared, tasks, replay_count)
+        artifacts = _stages(experiment, prepared, tasks, replay_count, critic_rollouts)
     study = read_study(artifacts["study"])
-    about = _about(experiment, prepared.warm_start, artifacts, replay_count)
+    about = _about(experiment, prepared.warm_start, artifacts, replay_count, critic_rollouts)
     success = None
     if recorded is not None:
         titles, at_budget = recorded
@@ -192,7 +194,9 @@ def _recorded_success(experiment: Experiment, runs: Sequence[RecordedRun]) -> tu
     return titles, at_equal[0]
 
 
-def _stages(experiment: Experiment, prepared: Prepared, tasks: int, replay_count: int) -> dict[str, Reference]:
+def _stages(
+    experiment: Experiment, prepared: Prepared, tasks: int, replay_count: int, critic_rollouts: int
+) -> dict[str, Reference]:
     """Run the stages of the study; returns their artifacts by name."""
     compute, temperature = experiment.compute, experiment.rollout.temperature
     policy, tokenizer = prepared.warm_start, prepared.tokenizer
@@ -227,8 +231,8 @@ def _stages(experiment: Experiment, prepared: Prepared, tasks: int, replay_count
         episodes=episodes,
     )
     run = _with_critic(experiment, prepared, episodes)
-    critic = _fitted_critic(run)
-    read = Iteration(CRITIC_ROUNDS + 1, Models(policy, critic), None, {"rollout": episodes})
+    critic = _fitted_critic(run, critic_rollouts)
+    read = Iteration(critic_rollouts + 1, Models(policy, critic), None, {"rollout": episodes})
     values = value_rollout(run, read).make()
     rescored: dict[str, Reference] = {
         need: rescore_rollout(run, read, need).make() for need in RESCORED if _is_needed(need, experiment)
@@ -263,10 +267,10 @@ def _with_critic(experiment: Experiment, prepared: Prepared, episodes: Reference
     return Run("credit study", experiment.evaluation.seed, changed, prepared, models, start=episodes)
 
 
-def _fitted_critic(run: Run) -> Reference:
-    """A critic that has learned from rollouts of the policy on training tasks, as while a critic warms up."""
+def _fitted_critic(run: Run, rollouts: int) -> Reference:
+    """A critic that has learned from so many rollouts of the policy on training tasks, as while a critic warms up."""
     critic = first_critic(run).make()
-    for number in range(1, CRITIC_ROUNDS + 1):
+    for number in range(1, rollouts + 1):
         iteration = Iteration(number, Models(run.policy, critic), None)
         iteration.made["rollout"] = roll_out(run, iteration).make()
         iteration.made["values"] = value_rollout(run, iteration).make()
@@ -348,7 +352,11 @@ def store_policy(folder: Path) -> Reference:
 
 
 def _about(
-    experiment: Experiment, policy: Reference, artifacts: Mapping[str, Reference], replay_count: int
+    experiment: Experiment,
+    policy: Reference,
+    artifacts: Mapping[str, Reference],
+    replay_count: int,
+    critic_rollouts: int,
 ) -> dict[str, str]:
     replayed, episodes, critic = (
         default_store().metrics(artifacts[name]) for name in ("replays", "episodes", "critic")
@@ -363,17 +371,17 @@ def _about(
         "lost": f"{episodes['lost_episodes']:.0f} episodes, {replayed['lost']:.0f} continuations",
         "gradient": f"of all parameters, as a count sketch of {DIMENSIONS} numbers (a cosine is right to "
         f"{DIMENSIONS**-0.5:.1%})",
-        "critic": f"of a trunk of its own, after {CRITIC_ROUNDS} rollouts of training tasks; explained variance of the "
-        f"last one's returns: {critic.get('explained_variance', math.nan):.2f}",
+        "critic": f"of a trunk of its own, after {critic_rollouts} rollouts of training tasks; explained variance of "
+        f"the last one's returns: {critic.get('explained_variance', math.nan):.2f}",
         "temperature": f"{experiment.rollout.temperature:g}",
         "study": str(artifacts["study"]),
     }
 
 
-def _expected_stages(experiment: Experiment, with_warm_start: bool) -> Counter[str]:
+def _expected_stages(experiment: Experiment, with_warm_start: bool, critic_rollouts: int) -> Counter[str]:
     stages = [*["task_set"] * 3, "demonstrations", "tokenizer"]
     stages += ["initial_policy", "warm_start"] if with_warm_start else []
     stages += [*["study_episodes"] * 2, "replays", "score_vectors", "initial_critic", "values", "credit_study"]
-    stages += ["rollout", "values", "credit", "learn_values"] * CRITIC_ROUNDS
+    stages += ["rollout", "values", "credit", "learn_values"] * critic_rollouts
     stages += ["rescore" for need in RESCORED if _is_needed(need, experiment)]
     return Counter(stages)

@@ -273,6 +273,9 @@ def credit(
     ] = None,
     tasks: Annotated[int, typer.Option(min=1, max=MOST, help="How many validation tasks are played.")] = 16,
     replays: Annotated[int, typer.Option(min=1, max=10_000, help="How often each state is played on.")] = 8,
+    critic_rollouts: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Rollouts of training tasks that rules' critic learns from before.")
+    ] = 4,
     success: Annotated[
         list[str] | None,
         typer.Option(metavar="RUN", help="Recorded runs with whose success closeness to the truth is compared."),
@@ -288,7 +291,7 @@ def credit(
     from flows.credit_study import study_credit  # imports Prefect
 
     recorded = list(tw.runs(*success)) if success else []
-    run = run_flow(study_credit, chosen, policy, tasks, replays, recorded)
+    run = run_flow(study_credit, chosen, policy, tasks, replays, recorded, critic_rollouts=critic_rollouts)
     print_study(run.study, console)
     if run.success is not None:
         print_success(run.success, console)

@@ -18,7 +18,8 @@ from flows.prepare import prepare_materials, prepare_policy
 from tasks.credit_study.replays import states
 from tasks.credit_study.score_vectors import read_score_vectors
 from turnwise import seeding
-from turnwise.credit_study.study import TRUTH
+from turnwise.credit import ESTIMATORS
+from turnwise.credit_study.study import RULES, TRUTH
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
@@ -126,7 +127,17 @@ def test_a_repeat_is_found_and_another_weighting_replays_nothing(run: StudyRun) 
     assert (again.digest, again.computed) == (run.digest, 0)
     other = studied(tiny(**{"rewards.format.weight": 0.7}))
     # The study, and what fits a critic to other returns: credit, its values but the first, its lessons; no sampling.
-    assert (other.computed, other.digest == run.digest) == (1 + 3 * module.CRITIC_ROUNDS, False)
+    assert (other.computed, other.digest == run.digest) == (1 + 3 * module.CRITIC_ROLLOUTS, False)
+    studied(tiny())  # the page is that of the first again, for the other tests
+
+
+def test_a_critic_that_learned_from_more_rollouts_changes_nothing_but_the_rules_that_need_it(run: StudyRun) -> None:
+    longer = study_credit(tiny(), None, TASKS, REPLAYS, quiet=True, critic_rollouts=module.CRITIC_ROLLOUTS + 1)
+    # One more rollout with its values, credit and lesson; the values of the episodes, and the study.
+    assert longer.computed == 6 and f"after {module.CRITIC_ROLLOUTS + 1} rollouts" in longer.about["critic"]
+    pairs = zip(run.study.figures, longer.study.figures, strict=True)
+    changed = {one.title for one, other in pairs if one != other}
+    assert changed == {rule.title for rule in RULES if "values" in ESTIMATORS[rule.estimator].needs}
     studied(tiny())  # the page is that of the first again, for the other tests
 
 
