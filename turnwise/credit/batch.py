@@ -284,14 +284,7 @@ class CreditBatch:
             raise CreditError(
                 f"a trajectory has at least one turn; trajectory {index} has none: leave it out", "TW-no-turns"
             )
-        for name in (name for name in PER_TURN if getattr(self, name) is not None):
-            lengths = _lengths(getattr(self, name))
-            for index in np.flatnonzero(lengths != turns).tolist():
-                raise CreditError(
-                    f"{name} must have one entry per turn; trajectory {index} has {turns[index]} turns, found "
-                    f"{lengths[index]}",
-                    "TW-batch-misaligned",
-                )
+        self._require_lengths(PER_TURN, turns, "turn")
         if self.reply_lengths is None:
             return
         self._require(
@@ -300,12 +293,16 @@ class CreditBatch:
             lambda entry: _is_number(entry) and entry >= 1 and entry == int(entry),
         )
         tokens = np.array([sum(row) for row in self.reply_lengths], dtype=np.int64)
-        for name in (name for name in PER_TOKEN if getattr(self, name) is not None):
+        self._require_lengths(PER_TOKEN, tokens, "reply token")
+
+    def _require_lengths(self, names: Sequence[str], expected: np.ndarray, entry: str) -> None:
+        """Raise CreditError unless each of these inputs that is there has so many entries for each trajectory."""
+        for name in (name for name in names if getattr(self, name) is not None):
             lengths = _lengths(getattr(self, name))
-            for index in np.flatnonzero(lengths != tokens).tolist():
+            for index in np.flatnonzero(lengths != expected).tolist():
                 raise CreditError(
-                    f"{name} must have one entry per reply token; trajectory {index} has {tokens[index]} reply tokens, "
-                    f"found {lengths[index]}",
+                    f"{name} must have one entry per {entry}; trajectory {index} has {expected[index]} {entry}s, found "
+                    f"{lengths[index]}",
                     "TW-batch-misaligned",
                 )
 

@@ -25,7 +25,7 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -151,16 +151,20 @@ class Store:
         if not names:
             return 0
         intact = self._verified.vouches_for(reference, state_of(folder))
-        record = self._beside(reference, PRUNED)
-        gone = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
         # First the record, then the files: after a kill in between, no file is missing that is not named.
-        write_note(record, gone.model_dump(mode="json"), self._draft_path())
-        sync(record.parent)
+        self._record_absent(reference, names)
+        sync(folder.parent)
         for name in names:
             (folder / name).unlink()
         if intact:
             self._verified.add(reference, state_of(folder), self._draft_path())
         return sum(named[name].bytes for name in names)
+
+    def _record_absent(self, reference: Reference, names: Iterable[str]) -> None:
+        """Note that these files, too, are not in the artifact's folder."""
+        record = self._beside(reference, PRUNED)
+        gone = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
+        write_note(record, gone.model_dump(mode="json"), self._draft_path())
 
     @contextmanager
     def restoring(self, reference: Reference, files: Collection[str]) -> Iterator[None]:

@@ -209,11 +209,6 @@ class SharedStore(Store):
             shutil.rmtree(draft, ignore_errors=True)
         self._verified.add(reference, state_of(self._path(reference)), self._draft_path())
 
-    def _record_absent(self, reference: Reference, names: Iterable[str]) -> None:
-        record = self._beside(reference, PRUNED)
-        files = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
-        write_note(record, files.model_dump(mode="json"), self._draft_path())
-
     def _write_notes(self, content: Mapping[str, bytes]) -> None:
         """Write notes that were read from the place, by name there, to where they lie here."""
         for name, text in content.items():
