@@ -49,6 +49,11 @@ def raised_at(error: BaseException) -> str | None:
     return None
 
 
+def first_line(error: object) -> str:
+    """The first line of what an error of another library says, without a full stop; its kind where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), "").rstrip(".") or type(error).__name__
+
+
 CODE = re.compile(r" \[(TW-[a-z0-9-]+)\]$", re.MULTILINE)
 """A code at the end of a line of a message."""
 

@@ -38,7 +38,7 @@ from flows.runtime.process_settings import OFFLINE, QUIET, THREADS
 from flows.runtime.server import CLIENT_SETTINGS
 from flows.workers.runs import FollowedRun, run_recorded, run_reporter
 from turnwise.config.runner import Runner
-from turnwise.errors import ConfigurationError, TrainingEnded, TurnwiseError
+from turnwise.errors import ConfigurationError, TrainingEnded, TurnwiseError, first_line
 from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
 from turnwise.project import home, one_project, start_folder
@@ -158,7 +158,7 @@ class RayWorkers:
                 error = self._futures[followed.order.name].result(raise_on_failure=False)
                 if isinstance(error, TurnwiseError):  # it would be refused anywhere: no fault of the cluster
                     raise error
-                raise self._lost(followed, f"it has ended with: {_first_line(error)}")
+                raise self._lost(followed, f"it has ended with: {first_line(error)}")
             if self._head is not None and (loss := self._head.loss()):
                 raise self._lost(followed, loss)
 
@@ -241,7 +241,7 @@ class RayWorkers:
         except Empty:
             return False
         except (ray.exceptions.RayError, ConnectionError) as error:
-            raise self._lost(awaited, f"what workers say is lost: {_first_line(error)}") from error
+            raise self._lost(awaited, f"what workers say is lost: {first_line(error)}") from error
         followed, view = self._followed[name], self._display.worker(name)
         if name not in self._began:
             self._began[name] = time.monotonic()
@@ -251,10 +251,6 @@ class RayWorkers:
             self.seconds += time.monotonic() - self._began.pop(name)
             view.rest()
         return True
-
-
-def _first_line(error: object) -> str:
-    return next(iter(str(error).strip().splitlines()), "").rstrip(".") or type(error).__name__
 
 
 def require_server_for(machines: Collection[str], server: str) -> None:

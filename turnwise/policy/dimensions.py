@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.config.schema import Policy
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, first_line
 from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
 from turnwise.policy.pretrained import model_directory
 from turnwise.policy.sizes import (
@@ -62,9 +62,8 @@ def dimensions_in(folder: Path) -> Dimensions:
         configuration = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
         return _configured_dimensions(configuration.get_text_config(), configuration)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(
-            f"policy.model: {folder / 'config.json'} must describe a decoder; {said}", "TW-not-a-decoder"
+            f"policy.model: {folder / 'config.json'} must describe a decoder; {first_line(error)}", "TW-not-a-decoder"
         ) from error
 
 

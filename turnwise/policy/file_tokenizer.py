@@ -16,7 +16,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Tokenizer
 
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, first_line
 from turnwise.policy.chat_template import without_generation_tags
 
 TEMPLATE_FILE, TEMPLATES = "chat_template.jinja", "additional_chat_templates"
@@ -57,9 +57,8 @@ class FileTokenizer:
             # Control tokens that only the configuration names become such in the tokenizer, too.
             self._tokenizer.add_special_tokens([AddedToken(text, special=True) for text in self._named.values()])
         except Exception as error:  # the tokenizers' own errors are plain ones
-            said = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise ConfigurationError(
-                f"policy.model {folder}: its tokenizer must be readable; {said}", "TW-unreadable-model"
+                f"policy.model {folder}: its tokenizer must be readable; {first_line(error)}", "TW-unreadable-model"
             ) from error
         further = [
             *_listed(configuration, "extra_special_tokens"),

@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, first_line
 from turnwise.policy.sizes import FAMILIES, Dimensions, configured_dimensions
 
 CONVERSION_FILE = "converted_from.json"
@@ -106,9 +106,9 @@ def read_header(path: Path) -> GgufHeader:
         with path.open("rb") as file:
             return _header(file)
     except (OSError, struct.error, ValueError, KeyError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(
-            f"policy.model: {path} must be a whole GGUF file; {said}: download it again", "TW-incomplete-weights"
+            f"policy.model: {path} must be a whole GGUF file; {first_line(error)}: download it again",
+            "TW-incomplete-weights",
         ) from error
 
 
@@ -232,9 +232,8 @@ def convert(path: Path, folder: Path, content: str) -> int:
             place, gguf_file=name, dtype=torch.float32, trust_remote_code=False
         )
     except (ImportError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(
-            f"policy.model {path}: transformers must be able to read it; {said}", "TW-unreadable-model"
+            f"policy.model {path}: transformers must be able to read it; {first_line(error)}", "TW-unreadable-model"
         ) from error
     # What was read from a quantised file would be saved as a quantised model.
     configuration = loaded.config

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from turnwise.config.model_settings import require_kernels, require_parts
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, first_line
 from turnwise.policy.chat_template import set_switches
 from turnwise.policy.declared_functions import DeclaredFunctions
 from turnwise.policy.file_tokenizer import FileTokenizer, has_tokenizer_file, require_vocabulary_file
@@ -181,9 +181,9 @@ def _read(folder: Path, name: str, read: Any) -> Any:
     try:
         return read()
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(
-            f"policy.model {folder}: transformers must be able to read {name}; {said}", "TW-unreadable-model"
+            f"policy.model {folder}: transformers must be able to read {name}; {first_line(error)}",
+            "TW-unreadable-model",
         ) from error
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, first_line
 from turnwise.policy.sizes import (
     FAMILIES,
     OUTPUT_LAYER,
@@ -283,9 +283,8 @@ def _require_loadable(folder: Path, headers: Mapping[str, _Header]) -> None:
             ignore_mismatched_sizes=True,
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(
-            f"policy.model {folder}: transformers must be able to read it; {said}", "TW-unreadable-model"
+            f"policy.model {folder}: transformers must be able to read it; {first_line(error)}", "TW-unreadable-model"
         ) from error
     finally:
         logging.set_verbosity(verbosity)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from turnwise.errors import ConfigurationError, DiskFull, TurnwiseError
+from turnwise.errors import ConfigurationError, DiskFull, TurnwiseError, first_line
 from turnwise.project import home
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -40,8 +40,7 @@ def report_full_disk() -> Iterator[None]:
         folder = _written_to(error)
         if not (_says_full(error) or _is_full(folder)):
             raise
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise _disk_full(folder, first_line) from error
+        raise _disk_full(folder, first_line(error)) from error
 
 
 def require_room(folder: Path) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from turnwise.errors import ConfigurationError, StoreUnreachable
+from turnwise.errors import ConfigurationError, StoreUnreachable, first_line
 from turnwise.store.atomic_write import sync
 from turnwise.store.files import files_below
 
@@ -110,11 +110,10 @@ class SharedPlace(ABC):
                 if not self._is_passing(error):
                     raise
                 if time.monotonic() + pause > ends:
-                    first_line = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
                     raise StoreUnreachable(
                         f"the shared store {self.url} must answer within {PATIENCE_SECONDS:.0f} s; it does not "
-                        f"({first_line}): when it does, give the same command again, which goes on where this one "
-                        "stopped",
+                        f"({first_line(error)}): when it does, give the same command again, which goes on where "
+                        "this one stopped",
                         "TW-store-unreachable",
                     ) from error
             time.sleep(pause)
@@ -122,9 +121,9 @@ class SharedPlace(ABC):
 
     def refused(self, error: Exception) -> ConfigurationError:
         """The error for a place that does not exist, or refuses access."""
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         return ConfigurationError(
-            f"storage.url must name a folder or bucket that exists and may be read and written; {self.url}: {said}",
+            f"storage.url must name a folder or bucket that exists and may be read and written; {self.url}: "
+            f"{first_line(error)}",
             "TW-store-unusable",
         )
 

@@ -30,7 +30,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, first_line
 from turnwise.store.atomic_write import make_file
 from turnwise.store.sqlite_files import copy_prepared, keep_prepared, sqlite_address, sqlite_file
 from turnwise.tracking.library import mlflow
@@ -94,9 +94,9 @@ def require_store(tracking_uri: str) -> None:
     try:
         open_client(tracking_uri).search_experiments(max_results=1)
     except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ConfigurationError(
-            f"tracking.uri must name a store that can be opened; {tracking_uri}: {said}", "TW-tracking-unusable"
+            f"tracking.uri must name a store that can be opened; {tracking_uri}: {first_line(error)}",
+            "TW-tracking-unusable",
         ) from error
 
 
