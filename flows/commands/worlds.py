@@ -212,7 +212,8 @@ def check(
             "--tokenizer counts the lengths in a certificate: give --certificate FOLDER, too", "TW-missing-option"
         )
     if kind == "world":
-        world, parameters = named_world(name, preset, settings or [])
+        with showing_progress():
+            world, parameters = named_world(name, preset, settings or [])
         with showing_progress():
             report = check_world(world, parameters=parameters)
     else:
@@ -283,7 +284,8 @@ def play(
     """Play an episode in the terminal, as the policy sees it."""
     from turnwise.agent.play_by_hand import play as play_episode
 
-    made_world, _ = named_world(world, preset, settings or [])
+    with showing_progress():
+        made_world, _ = named_world(world, preset, settings or [])
     play_episode(made_world, split, task, form, seed, sys.stdin, sys.stdout)
 
 

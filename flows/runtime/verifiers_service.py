@@ -26,6 +26,7 @@ from typing import Any
 import yaml
 
 from flows.runtime.server import die_with_parent, end_process, free_port
+from turnwise import progress
 from turnwise.errors import ConfigurationError
 from turnwise.world import World, make_world
 
@@ -105,6 +106,7 @@ def _set_up(name: str, settings: Mapping[str, Any]) -> tuple[Path, dict[str, Any
     folder = cache / "turnwise" / "verifiers" / f"{distribution[0]}-{digest}"
     if not (folder / "ready").is_file():
         sys.stderr.write(f"Installing {package} and verifiers into {folder}: half a minute, once ...\n")
+        progress.report(f"installing {package}", 0, 0)
         shutil.rmtree(folder, ignore_errors=True)
         _install(folder, requirements)
         (folder / "ready").touch()
