@@ -6,10 +6,11 @@
 Prints, as each is found:
 
 * the learner's MFU, the share of the card's bfloat16 peak that an update uses, counted as in `benchmarks.learner`, in
-  micro-batches of 16,384 tokens. The goal is 40 %;
+  micro-batches of 16,384 tokens, as it is and with `compute.compiled`; the goal is 40 %. And what its time is spent on;
 * vLLM's share of the card, beside what it takes when it has started;
 * tokens sampled a second; how far engine and learner are apart on them; how long it takes to hand weights over;
-* the peaks of memory while the engine samples and while the learner updates, beside the plan of `--dry-run`.
+* the peaks of memory while the engine samples and while the learner updates, beside the plan of `--dry-run`;
+* what a real language model learns: `experiments/smollm2/search.yaml`, one rule and one seed, in bfloat16.
 
 Each part is a process, which ends when its share of the time is over. The last line says what was not measured, and
 the exit status is 1 then; without a card it is 2, at once. `benchmarks.gpu_parts` has what is measured.
@@ -46,12 +47,14 @@ class Part:
 
 
 PARTS = (
-    Part("learner", 0.3, ("MFU", "trained")),
+    Part("learner", 0.15, ("MFU", "trained", "time of update")),
+    Part("compiled", 0.2, ("MFU, compiled",)),
     Part(
         "together",
-        0.7,
+        0.3,
         ("vLLM's start", "vLLM's share", "sampled", "mismatch", "peak, update", "handing over", "peak, sampling"),
     ),
+    Part("overlay", 0.35, ("success", "iteration", "mismatch of run", "peak of run")),
 )
 
 
@@ -59,6 +62,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--engine", choices=("vllm", "embedded"), default="vllm")
+    parser.add_argument("--model", default="smollm2-135m", help="of the overlay: a name, a folder or a GGUF file")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="the most that all parts take together")
     chosen = parser.parse_args(list(arguments))
     if chosen.device == "cuda" and not cards():
@@ -69,7 +73,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     ends, missing = time.monotonic() + 60.0 * chosen.minutes, []
     for number, part in enumerate(PARTS):
         share = part.share / sum(each.share for each in PARTS[number:])
-        missing += measured(part, (ends - time.monotonic()) * share, chosen.device, chosen.engine)
+        missing += measured(part, (ends - time.monotonic()) * share, chosen.device, chosen.engine, chosen.model)
     if missing:
         say(f"not measured: {', '.join(missing)}")
         raise SystemExit(1)
@@ -86,18 +90,18 @@ def cards() -> int:
     return 0 if fails else found.value
 
 
-def measured(part: Part, seconds: float, device: str, engine: str) -> list[str]:
+def measured(part: Part, seconds: float, *asked: str) -> list[str]:
     """Print the figures of a part as they are found; returns those that are missing after so many seconds."""
-    found = [name for name, _ in told(part, seconds, device, engine)]
+    found = [name for name, _ in told(part, seconds, *asked)]
     return [name for name in part.figures if name not in found]
 
 
-def told(part: Part, seconds: float, device: str, engine: str) -> Iterator[tuple[str, str]]:
-    """The figures of a part, by a process that is killed when its time is over."""
+def told(part: Part, seconds: float, *asked: str) -> Iterator[tuple[str, str]]:
+    """The figures of a part, by a process that is killed when its time is over; `asked`: device, engine, model."""
     if seconds <= 0:
         say(f"{part.name}: no time is left for it")
         return
-    command = [sys.executable, "-m", "benchmarks.gpu_parts", part.name, device, engine]
+    command = [sys.executable, "-m", "benchmarks.gpu_parts", part.name, *asked]
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     ending = threading.Timer(seconds, child.kill)
     ending.start()

@@ -1,7 +1,7 @@
 """What `benchmarks.gpu` measures: each part in a process of its own, a line of JSON for each figure.
 
-python -m benchmarks.gpu_parts learner cuda vllm
-python -m benchmarks.gpu_parts together cuda vllm
+python -m benchmarks.gpu_parts learner cuda vllm smollm2-135m
+python -m benchmarks.gpu_parts together cuda vllm smollm2-135m
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shutil import copy2
 from typing import Any, TextIO
 
 from turnwise.own_process import collect_rarely
@@ -26,6 +27,23 @@ CONTEXT_TOKENS, REPLY_TOKENS = {"cuda": 512, "cpu": 48}, {"cuda": 256, "cpu": 16
 END = 1
 PRECISION = {"cuda": "bfloat16", "cpu": "float32"}
 VARIANT = "grpo-or"
+OVERLAYS = ("experiments/smollm2/search.yaml", "experiments/card.yaml")
+OF_A_CPU = {
+    "optimization.iterations": 1,
+    "evaluation.every": 1,
+    "data.validation_tasks": 4,
+    "data.test_tasks": 4,
+    "rollout.prompts": 2,
+    "warm_start.maximum_steps": 4,
+    "warm_start.check_every": 4,
+}
+"""So little of the default experiment that its end comes in a minute."""
+KINDS = {
+    "attention": ("flash", "fmha", "attention"),
+    "matrix products": ("gemm", "nvjet", "cutlass", "cublas", "aten::mm", "aten::addmm", "aten::bmm"),
+    "optimizer": ("adam", "multi_tensor"),
+}
+"""Parts of the names of kernels, and of torch's operations on a CPU, by kind of work; the first kind that fits."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -33,8 +51,8 @@ def main(arguments: Sequence[str]) -> None:
     collect_rarely()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
-    name, device, engine = arguments
-    {"learner": learner, "together": together}[name](Answers(answers), device, engine)
+    name, *asked = arguments
+    {"learner": learner, "compiled": compiled, "together": together, "overlay": overlay}[name](Answers(answers), *asked)
     answers.flush()
     os._exit(0)  # tearing vLLM down takes seconds
 
@@ -51,16 +69,9 @@ class Answers:
         self._stream.flush()
 
 
-def learner(answers: Answers, device: str, engine: str) -> None:
-    """The learner alone, as `benchmarks.learner` measures it."""
-    import torch
-
-    from benchmarks.learner import measure
-    from turnwise.config.model_settings import ModelSettings
-
-    threads = os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    row = measure(_size(device), device, threads, ModelSettings.model_validate({"precision": PRECISION[device]}))
+def learner(answers: Answers, device: str, engine: str, model: str) -> None:
+    """The learner alone, as `benchmarks.learner` measures it, and what an update's time is of."""
+    row = _measured(device)
     peak = _peak_of_card() if device == "cuda" else None
     if peak is None:
         figure = f"{row.update / row.large:.0%} of what one large product reaches; the peak of this {device} is unknown"
@@ -71,9 +82,63 @@ def learner(answers: Answers, device: str, engine: str) -> None:
         )
     answers.tell("MFU", figure)
     answers.tell("trained", f"{row.tokens_per_second:,.0f} tokens a second")
+    answers.tell("time of update", _shares_of_update(device))
 
 
-def together(answers: Answers, device: str, engine_name: str) -> None:
+def compiled(answers: Answers, device: str, engine: str, model: str) -> None:
+    """The same with layers that torch compiles, on a card; they are compiled before the time counts."""
+    if device != "cuda":
+        answers.tell("MFU, compiled", "for a card")
+        return
+    row, peak = _measured(device, compiled=True), _peak_of_card()
+    share = "" if peak is None else f"{row.update / peak:.0%}, "
+    answers.tell("MFU, compiled", f"{share}{row.tokens_per_second:,.0f} tokens a second")
+
+
+def _measured(device: str, **model: Any) -> Any:
+    """The row of `benchmarks.learner` with all of the machine's threads."""
+    import torch
+
+    from benchmarks.learner import measure
+    from turnwise.config.model_settings import ModelSettings
+
+    threads = os.cpu_count() or 1
+    torch.set_num_threads(threads)
+    settings = ModelSettings.model_validate({"precision": PRECISION[device], **model})
+    return measure(_size(device), device, threads, settings)
+
+
+def _shares_of_update(device: str) -> str:
+    """What the device does in one update, by kind of work, as torch's profiler sees it."""
+    from torch.autograd import DeviceType
+    from torch.profiler import profile
+
+    from benchmarks.learner import batch_of, create_model, sequences_of, settings_of
+    from turnwise.config.model_settings import ModelSettings
+    from turnwise.policy.learner.learner import Learner
+
+    size = _size(device)
+    settings = ModelSettings.model_validate({"precision": PRECISION[device]})
+    with tempfile.TemporaryDirectory() as folder:
+        create_model(size, Path(folder))
+        trained = Learner(Path(folder), device=device, threads=os.cpu_count() or 1, model=settings)
+    batch = batch_of(trained, sequences_of(size), size)
+    trained.update(batch, settings_of(size))
+    with profile() as profiled:
+        seconds = _seconds(lambda: trained.update(batch, settings_of(size)), device)
+    where = DeviceType.CUDA if device == "cuda" else DeviceType.CPU
+    taken: dict[str, float] = {}
+    for event in profiled.key_averages():
+        if event.device_type == where:
+            kinds = [kind for kind, parts in KINDS.items() if any(part in event.key for part in parts)]
+            own = event.self_device_time_total if device == "cuda" else event.self_cpu_time_total
+            kind = kinds[0] if kinds else "other work"
+            taken[kind] = taken.get(kind, 0.0) + own / 1e6
+    shares = [f"{kind} {each / seconds:.0%}" for kind, each in sorted(taken.items(), key=lambda entry: -entry[1])]
+    return f"{', '.join(shares)} of {seconds:.2f} s; {max(0.0, 1.0 - sum(taken.values()) / seconds):.0%} without work"
+
+
+def together(answers: Answers, device: str, engine_name: str, model: str) -> None:
     """Engine and learner in one process, as in a run: sample, update, hand the weights over, sample."""
     import flows.ablation  # noqa: F401  what a run imports
     from benchmarks.learner import create_model
@@ -115,6 +180,50 @@ def together(answers: Answers, device: str, engine_name: str) -> None:
         answers.tell("peak, sampling", _beside(imported.peak(), plan["sampling"]))
 
 
+def overlay(answers: Answers, device: str, engine: str, model: str) -> None:
+    """A run as a user starts it: of the language model on a card, of the default experiment's policy on a CPU."""
+    import turnwise as tw
+    from flows.runtime.server import stop_server
+    from turnwise.policy.dimensions import dimensions_of
+
+    settings: dict[str, Any] = {
+        "compute.engine": engine,
+        "optimization.iterations": 6,
+        "evaluation.every": 6,
+        "ablation.variants": [VARIANT],
+        "ablation.seeds": [1],
+    }
+    if device == "cuda":
+        layers = [ROOT / overlay for overlay in OVERLAYS]
+        settings["policy.model"] = str(Path(model).resolve()) if Path(model).exists() else model
+    else:
+        layers, settings = [], settings | OF_A_CPU
+    with tempfile.TemporaryDirectory() as project:
+        copy2(ROOT / "params.yaml", project)
+        os.chdir(project)
+        os.environ.pop("TURNWISE_HOME", None)
+        experiment = tw.load(*layers, settings=settings)
+        try:
+            curve = tw.ablation(experiment, quiet=True).curves().set_index("iteration").loc[1:]
+        finally:
+            stop_server()
+        own = experiment.variant(VARIANT)
+        planned = max(_plan(own, dimensions_of(own.policy), libraries=device == "cpu").values())
+        os.chdir(ROOT)
+    answers.tell(
+        "success", ", ".join(f"{each:.2f}" for each in curve["rollout/success"]) + ", sampled in each iteration"
+    )
+    seconds = curve[["seconds/sampling", "seconds/update"]].median()
+    tokens = curve[["speed/sampled_tokens_per_second", "speed/trained_tokens_per_second"]].median()
+    answers.tell(
+        "iteration",
+        f"sampling {seconds.iloc[0]:.1f} s, {tokens.iloc[0]:,.0f} tokens a second; update {seconds.iloc[1]:.1f} s, "
+        f"{tokens.iloc[1]:,.0f} reply tokens a second, its files included; medians",
+    )
+    answers.tell("mismatch of run", f"{curve['update/mismatch_nats'].max():.2g} nats in the mean at most")
+    answers.tell("peak of run", _beside(int(curve["memory/update_peak_bytes"].max()), planned))
+
+
 def _size(device: str) -> Any:
     from benchmarks.learner import ON_CUDA, Size
 
@@ -154,12 +263,12 @@ def _experiment(device: str, engine: str) -> Any:
     return load(ROOT / "params.yaml", [], settings).variant(VARIANT)
 
 
-def _plan(experiment: Any, dimensions: Any) -> dict[str, int]:
-    """The bytes of each phase of the plan, without the libraries."""
+def _plan(experiment: Any, dimensions: Any, *, libraries: bool = False) -> dict[str, int]:
+    """The bytes of each phase of the plan, with or without the libraries."""
     from turnwise.training_runs.memory import memory_plan
 
     phases = memory_plan(experiment, dimensions, VARIANT).phases
-    return {phase.name: phase.bytes - phase.parts["libraries"] for phase in phases}
+    return {phase.name: phase.bytes - (0 if libraries else phase.parts["libraries"]) for phase in phases}
 
 
 def _beside(found: int, planned: int) -> str:

@@ -130,11 +130,11 @@ def main(arguments: Sequence[str] = ()) -> None:
 def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
     """One size: updates and bare products, in turns."""
     dtype = dtype_of(model)
-    sequences = _sequences(size)
+    sequences = sequences_of(size)
     with tempfile.TemporaryDirectory() as folder:
         parameters = create_model(size, Path(folder))
         learner = Learner(Path(folder), device=device, threads=threads, model=model)
-    batch, settings = _batch(learner, sequences, size), _settings(size)
+    batch, settings = batch_of(learner, sequences, size), settings_of(size)
     packed, unpadded = is_packable(learner.model), leaves_padding_out(learner.model)
     micro_batches = lay_out(
         SequenceBatch.of(sequences), size.micro_batch_tokens, PAD, torch.device("cpu"), packed=unpadded
@@ -260,7 +260,7 @@ def create_model(size: Size, folder: Path) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _sequences(size: Size) -> list[TokenSequence]:
+def sequences_of(size: Size) -> list[TokenSequence]:
     """Trajectories of two turns; observations and replies differ in length as they do in practice."""
     draw = generator(0, "learner-benchmark")
     sequences = []
@@ -279,7 +279,7 @@ def _sequences(size: Size) -> list[TokenSequence]:
     return sequences
 
 
-def _batch(learner: Learner, sequences: Sequence[TokenSequence], size: Size) -> UpdateBatch:
+def batch_of(learner: Learner, sequences: Sequence[TokenSequence], size: Size) -> UpdateBatch:
     """Every trajectory with an advantage, and the learner's own log-probabilities as the behaviour policy's."""
     rows = learner.log_probabilities(sequences, 1.0, size.micro_batch_tokens)
     sampled = [
@@ -289,7 +289,7 @@ def _batch(learner: Learner, sequences: Sequence[TokenSequence], size: Size) -> 
     return UpdateBatch.from_turns(sampled, [((-1.0) ** index, 0.5) for index in range(len(sampled))])
 
 
-def _settings(size: Size) -> UpdateSettings:
+def settings_of(size: Size) -> UpdateSettings:
     return UpdateSettings(
         learning_rate=1e-6, temperature=1.0, micro_batch_tokens=size.micro_batch_tokens, maximum_mismatch=1e9
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from benchmarks.gpu import MINUTES, NO_CARD, PARTS, cards, main
 
+SCIENCE = Path(__file__).parents[1] / "docs" / "science"
 FIGURES = [name for part in PARTS for name in part.figures]
 
 
@@ -44,3 +47,14 @@ def test_every_part_is_measured_at_a_small_shape(capsys: pytest.CaptureFixture[s
     told = capsys.readouterr().out.splitlines()
     assert [name for name in FIGURES if any(line.startswith(name) for line in told)] == FIGURES
     assert not any(line.startswith("not measured") for line in told)
+
+
+@pytest.mark.parametrize(
+    ("metric", "digits"),
+    [("rollout/success", 2), ("seconds/sampling", 1), ("seconds/update", 1), ("update/mismatch_nats", 3)],
+)
+def test_the_page_has_what_was_recorded_on_the_card(metric: str, digits: int) -> None:
+    with (SCIENCE / "data" / "smollm2-search-card.csv").open(newline="") as file:
+        recorded = [float(row["value"]) for row in csv.DictReader(file) if row["metric"] == metric]
+    cells = " | ".join(f"{each:.{digits}f}" for each in recorded)
+    assert len(recorded) == 5 and f"| {cells} |" in (SCIENCE / "smollm2.md").read_text(encoding="utf-8")
