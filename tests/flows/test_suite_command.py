@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.suites import SuiteReport, collect_suite
 from turnwise.reporting.html.pages import suite_page
 from turnwise.results.cells import cell
+from turnwise.statistics.suite import Suite
 from turnwise.tracking.finding import find_all_runs
 from turnwise.world import make_world
 
@@ -51,6 +53,10 @@ def test_what_is_recorded_is_measured_and_what_is_not_is_said(home: Path) -> Non
     assert good.interquartile_mean.value > poor.interquartile_mean.value
     assert (good.rank.value, poor.rank.value) == (1.0, 2.0)
     assert pair.headline.startswith("good has the highest interquartile mean over 2 worlds: ")
+    alike = Suite(pair.suite.worlds, [good, replace(good, name="twin")], [])
+    assert replace(pair, suite=alike).headline.startswith(
+        "good and twin have the highest interquartile mean over 2 worlds"
+    )
     unheard = collected(rules=["good", "unheard-of"])
     assert unheard.missing == [f"unheard-of in {world}: no run" for world in (small, large)]
     assert unheard.headline == "No world has runs of all 2 rules"

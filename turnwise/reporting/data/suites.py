@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from turnwise.reporting.formatting import number, with_bounds
 from turnwise.results.cells import cell
 from turnwise.statistics import Interval, student_over_seeds
 from turnwise.statistics.suite import Suite, common_worlds, measure_suite
@@ -43,11 +44,12 @@ class SuiteReport:
         """What stands first, in a sentence."""
         if self.suite is None:
             return f"No world has runs of all {len(self.rules)} rules"
-        best = max(self.suite.rules, key=lambda rule: rule.interquartile_mean.value)
-        middle, count = best.interquartile_mean, len(self.suite.worlds)
+        middle = max((rule.interquartile_mean for rule in self.suite.rules), key=lambda mean: mean.value)
+        best = [r.name for r in self.suite.rules if number(r.interquartile_mean.value, 2) == number(middle.value, 2)]
+        count = len(self.suite.worlds)
         return (
-            f"{best.name} has the highest interquartile mean over {count} world{'' if count == 1 else 's'}: "
-            f"{middle.value:.2f} ({middle.low:.2f} to {middle.high:.2f})"
+            f"{' and '.join(best)} {'has' if len(best) == 1 else 'have'} the highest interquartile mean over {count} "
+            f"world{'' if count == 1 else 's'}: {with_bounds(middle, 2)}"
         )
 
 
