@@ -66,6 +66,6 @@ def test_a_process_that_dies_ends_all_with_one_sentence(small: Small) -> None:
     learner, ids = LearnerOnProcesses(two, default_store().folder(small.policy), threads=1), two.process_ids
     os.kill(ids[1], signal.SIGKILL)
     sequences = [TokenSequence((3, 4, 5, 6), (-1, -1, 0, 0), (0.0,) * 4)] * 2
-    with pytest.raises(LearnerLost, match=r"\b1\b.*SIGKILL.*TW-learner-lost"):
+    with pytest.raises(LearnerLost, match=r"(?s)\b1\b.*SIGKILL.*TW-learner-lost"):
         learner.supervised_step(sequences, learning_rate=1e-3, micro_batch_tokens=40)
     assert not two.alive and not any(psutil.pid_exists(each) for each in ids)
