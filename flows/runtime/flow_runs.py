@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rich.console import Console
 
-from flows.runtime.server import RUN_LOGGER, connect_directly, ensure_server, require_server
+from flows.runtime.server import connect_directly, ensure_server, require_server
 from turnwise.experiment import Experiment
 from turnwise.project import one_project
 from turnwise.records.record import tracking_uri
@@ -28,6 +28,9 @@ from turnwise.training_runs.readiness import require_machine, require_model
 
 if TYPE_CHECKING:
     from prefect import Flow
+
+RUN_LOG = "turnwise.run"
+"""Whose lines `flow_run_log` adds, as Prefect's page names it."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -83,11 +86,16 @@ def flow_run_log() -> Callable[[str], None]:
     """
     if not in_flow_run():
         return lambda line: None
-    logger = logging.getLogger(RUN_LOGGER)
-    logger.propagate = False  # the terminal has bars and lines of its own
-    logger.setLevel(logging.INFO)
-    context = contextvars.copy_context()  # by which Prefect's handler knows the flow run
-    return lambda line: context.copy().run(logger.info, "%s", line)
+    from prefect.logging.handlers import APILogHandler
+
+    handler = APILogHandler()  # alone, and by no logger: the terminal has bars and lines of its own
+    context = contextvars.copy_context()  # by which the handler knows the flow run
+
+    def add(line: str) -> None:
+        record = logging.LogRecord(RUN_LOG, logging.INFO, __file__, 0, "%s", (line,), None)
+        context.copy().run(handler.handle, record)
+
+    return add
 
 
 def tags_of(parameters: Mapping[str, Any]) -> list[str]:

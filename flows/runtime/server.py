@@ -64,14 +64,11 @@ from turnwise.store.atomic_write import make_file
 from turnwise.store.full_disk import require_room
 from turnwise.store.sqlite_files import copy_prepared, keep_prepared, sqlite_address
 
-RUN_LOGGER = "turnwise.run"
-"""The logger of the lines that a flow run has of its own: `flows.runtime.flow_runs.flow_run_log`."""
-
 CLIENT_SETTINGS = {
     "DO_NOT_TRACK": "true",
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": f"flows,tasks,turnwise,{RUN_LOGGER}",
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "flows,tasks,turnwise",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -80,7 +77,7 @@ CLIENT_SETTINGS = {
 
 500 is what Prefect's server answers while its database is restarted: the client asks again for a minute, as it does by
 itself after 503. The internal loggers would print each event that a lost server did not take. Our warnings
-in a flow run, and what `flow_run_log` adds, are the tab *Logs* of its page.
+in a flow run, and what `flows.runtime.flow_runs.flow_run_log` adds, are the tab *Logs* of its page.
 """
 
 UNNEEDED_SERVICES = (

@@ -145,10 +145,10 @@ def test_the_runs_that_went_on_stand_beneath_all_of_them_and_never_alone(ended: 
 
 
 def test_the_finding_says_how_many_were_ended_and_by_what(ended: Ended) -> None:
-    assert report_finding(ended.data).endswith(
+    assert (
         " 1 of 2 runs of watched was ended by the alarm on reply_tokens. "
-        "2 of 2 runs of certain were ended by zero_variance_groups."
-    )
+        "2 of 2 runs of certain were ended by zero_variance_groups. "
+    ) in report_finding(ended.data)
 
 
 def test_what_the_ended_runs_cost_is_in_the_account(ended: Ended) -> None:
