@@ -89,7 +89,7 @@ class Simulator:
 
     def __init__(self, call_seconds: float = CALL_SECONDS) -> None:
         # Imported here, since the import takes time that reading a configuration need not pay.
-        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+        from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway, launch_gateway
         from scienceworld.constants import BASEPATH, JAR_PATH
 
         path = find_java()
@@ -110,7 +110,10 @@ class Simulator:
         self.ended = False
         self._lock = threading.Lock()
         self._watch = Watch(process, call_seconds)
-        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port), java_process=process)
+        parameters = GatewayParameters(port=port)
+        self._client = GatewayClient(gateway_parameters=parameters)
+        self._gateway = JavaGateway(gateway_parameters=parameters, java_process=process)
+        self._gateway.set_gateway_client(self._client)
         self._in_place: Own | None = None
         with self._watch.over():
             self._find_what_there_is_once()
@@ -178,6 +181,8 @@ class Simulator:
         self._watch.end()
         self.process.kill()
         self.process.wait()
+        # Else each Java object that Python drops later is freed over a new connection, and a traceback is logged.
+        self._client.is_connected = False
         self._gateway.close()
 
     def _find_what_there_is_once(self) -> None:

@@ -1,5 +1,6 @@
 """ScienceWorld: episodes that share a process, and processes that die, hang or cannot be started."""
 
+import gc
 import os
 import signal
 import threading
@@ -231,3 +232,15 @@ def test_a_lost_world_is_reported_when_no_process_can_be_started(monkeypatch: py
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(WorldLost, match="must find Java on the path"):
         Host(world, world.tasks("train", 1)[0], 0, RetryPolicy(retries=0)).reset()
+
+
+def test_objects_that_outlive_their_process_are_dropped_without_a_call_to_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pool = Pool(1)
+    simulation = pool.open(Variation("boil", 0), "easy")
+    pool.end()
+    with caplog.at_level("DEBUG", logger="py4j"):
+        del simulation
+        gc.collect()
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
