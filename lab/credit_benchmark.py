@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
 import numpy as np
@@ -53,6 +54,10 @@ class PlannedStudy(Section):
     """Whether the policy is shown demonstrations before, as the overlays say."""
     overlays: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     """Files laid over params.yaml, from the project's root."""
+    tasks: int | None = None
+    replays: int | None = None
+    critic_rollouts: int | None = None
+    """Numbers of its own, as the benchmark's of these names; None: the benchmark's."""
 
 
 class Benchmark(Section):
@@ -62,7 +67,18 @@ class Benchmark(Section):
     """Validation tasks."""
     replays: int
     """How often each state is played on."""
+    critic_rollouts: int
+    """Rollouts of training tasks that the critic learns from before its rules are judged."""
     studies: dict[str, PlannedStudy]
+
+    def amounts(self, study: str) -> tuple[int, int, int]:
+        """The tasks, replays and rollouts of the critic of a study."""
+        own = self.studies[study]
+        return (
+            self.tasks if own.tasks is None else own.tasks,
+            self.replays if own.replays is None else own.replays,
+            self.critic_rollouts if own.critic_rollouts is None else own.critic_rollouts,
+        )
 
 
 class StudyRecord(Section):
@@ -110,7 +126,7 @@ def make_studies(names: Sequence[str] = ()) -> None:
     experiments = {name: experiment_of(name, plan.studies[name]) for name in names or missing}
     prepare_process()
     for name, experiment in experiments.items():
-        record = _make_study(plan, plan.studies[name], experiment)
+        record = _make_study(experiment, plan.studies[name].stage, *plan.amounts(name))
         write_whole(_record_path(folder, name), _RECORDS.dump_json(record, indent=1).decode() + "\n")
         Console().print(f"{name}: {record.about['study']}", highlight=False)
         draw_page(plan, folder)
@@ -118,16 +134,16 @@ def make_studies(names: Sequence[str] = ()) -> None:
         draw_page(plan, folder)
 
 
-def _make_study(plan: Benchmark, planned: PlannedStudy, experiment: Experiment) -> StudyRecord:
+def _make_study(experiment: Experiment, stage: str, tasks: int, replays: int, critic_rollouts: int) -> StudyRecord:
     from flows.credit_study import study_credit  # imports Prefect
     from flows.python.running import run
     from flows.runtime.flow_runs import ready_to_run, run_flow
 
     policy = None
-    if planned.stage != START:
-        policy = run(experiment, planned.stage)[0].artifacts.final_policy.digest
+    if stage != START:
+        policy = run(experiment, stage)[0].artifacts.final_policy.digest
     ready_to_run(experiment, Console())
-    made = run_flow(study_credit, experiment, policy, plan.tasks, plan.replays)
+    made = run_flow(study_credit, experiment, policy, tasks, replays, critic_rollouts=critic_rollouts)
     return StudyRecord(study=made.study, about=dict(made.about))
 
 
@@ -151,33 +167,46 @@ def read_records(plan: Benchmark, folder: Path) -> dict[str, StudyRecord]:
 
 
 def cells_of(records: Mapping[str, StudyRecord], measure: str) -> Cells:
-    """A measure by rule and study, for every rule that a study judges, nearest to the truth in the mean first."""
+    """A measure by rule and study, for every rule that a study judges, nearest to the truth over worlds first."""
     cells: dict[str, dict[str, Interval | None]] = {}
     for name, record in records.items():
         for rule in record.study.figures[1:]:
             cells.setdefault(rule.title, {})[name] = MEASURES[measure](rule)
-    return dict(sorted(cells.items(), key=lambda item: -_mean(item[1])))
+    means = {rule: over_worlds(of_rule, worlds_of(records)) for rule, of_rule in cells.items()}
+    return dict(sorted(cells.items(), key=lambda item: 2.0 if (mean := means[item[0]]) is None else -mean.value))
 
 
-def over_studies(of_rule: Mapping[str, Interval | None]) -> Interval | None:
-    """The mean of a rule's measure over the studies that have it.
+def worlds_of(records: Mapping[str, StudyRecord]) -> dict[str, str]:
+    """The world of each study."""
+    return {name: record.about["world"] for name, record in records.items()}
 
-    Studies are fixed, and their tasks vary. Bounds are recovered from those of the studies, which are independent:
 
-        low = mean - sqrt(sum (x - low of x)^2) / n,   high = mean + sqrt(sum (high of x - x)^2) / n
+def over_worlds(of_rule: Mapping[str, Interval | None], worlds: Mapping[str, str]) -> Interval | None:
+    """The mean of a rule's measure over worlds, of each the mean over its studies that have a value.
 
-    (Zou & Donner 2008). None where no study has a value, and no bounds where one of them has none.
+    `worlds` names the world of each study. Studies are fixed, and their tasks vary. Those of a world share its tasks,
+    so that their errors add; worlds are independent, and bounds are recovered from theirs (Zou & Donner 2008):
+
+        low = mean - sqrt(sum over worlds (mean over its studies (x - low of x))^2) / worlds, and high likewise
+
+    None where no study has a value, and no bounds where one of them has none.
     """
-    measured = [each for each in of_rule.values() if each is not None]
+    measured = {name: each for name, each in of_rule.items() if each is not None}
     if not measured:
         return None
-    mean = math.fsum(each.value for each in measured) / len(measured)
-    below = [each.value - each.low for each in measured if each.low is not None]
-    above = [each.high - each.value for each in measured if each.high is not None]
-    bounded = len(below) == len(above) == len(measured)
-    low = mean - math.hypot(*below) / len(measured) if bounded else None
-    high = mean + math.hypot(*above) / len(measured) if bounded else None
-    return Interval(mean, low, high, "tasks", sum(each.count for each in measured))
+    by_world: dict[str, list[Interval]] = {}
+    for name, each in measured.items():
+        by_world.setdefault(worlds[name], []).append(each)
+    mean = math.fsum(fmean(each.value for each in studies) for studies in by_world.values()) / len(by_world)
+    low = high = None
+    bounded = [
+        [(x.value - x.low, x.high - x.value) for x in studies if x.low is not None and x.high is not None]
+        for studies in by_world.values()
+    ]
+    if sum(map(len, bounded)) == len(measured):
+        below, above = ([fmean(pair[side] for pair in pairs) for pairs in bounded] for side in (0, 1))
+        low, high = mean - math.hypot(*below) / len(by_world), mean + math.hypot(*above) / len(by_world)
+    return Interval(mean, low, high, "tasks", sum(each.count for each in measured.values()))
 
 
 def heat_map(cells: Mapping[str, Cells]) -> Figure:
@@ -229,6 +258,7 @@ def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str
             record.about["world"],
             plan.studies[name].policy,
             "start" if plan.studies[name].stage == START else f"after `{plan.studies[name].stage}`",
+            *plan.amounts(name),
             record.about["success of the episodes"],
             record.study.turns,
             number(record.study.error_of_no_credit, 2),
@@ -237,8 +267,9 @@ def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str
         )
         for name, record in records.items()
     ]
+    worlds = worlds_of(records)
     everywhere = {
-        rule: {measure: over_studies(cells[measure][rule]) for measure in MEASURES}
+        rule: {measure: over_worlds(cells[measure][rule], worlds) for measure in MEASURES}
         for rule in cells["rank correlation"]
     }
     return render(
@@ -248,9 +279,10 @@ def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str
         figure=figure,
         about=about,
         missing=[name for name in plan.studies if name not in records],
-        over_studies=[
+        over_worlds=[
             (
                 rule,
+                len({worlds[name] for name, each in cells["rank correlation"][rule].items() if each is not None}),
                 sum(each is not None for each in cells["rank correlation"][rule].values()),
                 *(with_bounds(each, 2) for each in of_measures.values()),
             )
@@ -277,11 +309,6 @@ def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str
             for title in dict.fromkeys(title for record in records.values() for title in record.study.left_out)
         },
     )
-
-
-def _mean(of_rule: Mapping[str, Interval | None]) -> float:
-    found = over_studies(of_rule)
-    return -2.0 if found is None else found.value
 
 
 def _record_path(folder: Path, name: str) -> Path:
