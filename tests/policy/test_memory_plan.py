@@ -207,6 +207,7 @@ def of_one_layer(kind: str, settings: ModelSettings, forward: Any, folder: Path)
     [
         (PLAIN, packed_reply_states),
         (PLAIN, padded_reply_states),
+        (ModelSettings(precision="bfloat16"), packed_reply_states),
         (ModelSettings(precision="bfloat16"), padded_reply_states),
         (ModelSettings(adapter=Adapter(rank=2, alpha=2)), padded_reply_states),
         (ModelSettings(adapter=Adapter(rank=2, alpha=2), precision="bfloat16"), padded_reply_states),

@@ -23,7 +23,7 @@ from transformers import (
 from turnwise.config.model_settings import Adapter, ModelSettings
 from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.policy.learner.learner import Learner
-from turnwise.policy.model import load_policy
+from turnwise.policy.model import TrunkForward, load_policy
 from turnwise.policy.reply_states import (
     _RmsNorm,
     _Rotation,
@@ -114,6 +114,35 @@ def test_states_and_gradients_are_those_of_transformers(name: str, of: str) -> N
         gradients.append({each: found.grad for each, found in model.named_parameters() if found.grad is not None})
     assert torch.allclose(*states, rtol=1e-11, atol=1e-11)
     assert relative_difference(*gradients) < 1e-11
+
+
+@pytest.mark.parametrize("name", PACKABLE)
+def test_in_bfloat16_states_and_gradients_are_as_near_to_the_exact_ones_as_those_of_transformers(name: str) -> None:
+    precise, micro_batch = model_of(PACKABLE[name]), beginning_alike()
+    exact = states_and_gradients(precise, micro_batch, packed_reply_states)
+    model = AutoModelForCausalLM.from_config(PACKABLE[name], attn_implementation="sdpa").eval()
+    model.load_state_dict(precise.state_dict())
+    model.base_model.forward = TrunkForward(model.base_model.forward, ModelSettings(precision="bfloat16"), "cpu")
+    assert is_packable(model)
+    packed, padded = (
+        [relative_difference({"": found}, {"": right}) for found, right in zip(each, exact, strict=True)]
+        for each in (
+            states_and_gradients(model, micro_batch, forward) for forward in (packed_reply_states, padded_reply_states)
+        )
+    )
+    for of_packed, of_padded in zip(packed, padded, strict=True):
+        assert 1e-4 < of_packed < 1.5 * of_padded
+
+
+def states_and_gradients(
+    model: PreTrainedModel, micro_batch: MicroBatch, forward: Callable[[PreTrainedModel, MicroBatch], torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The states, and all gradients of a sum over them in one row."""
+    model.zero_grad()
+    states = forward(model, micro_batch)
+    (states.sin() * torch.arange(1.0, 49.0)).sum().backward()
+    gradients = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
+    return states.detach().double(), torch.cat(gradients).double()
 
 
 def test_in_float32_log_probabilities_are_those_of_transformers_to_a_millionth(

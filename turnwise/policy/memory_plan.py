@@ -7,7 +7,8 @@ has the bytes of the precision. On top come, for the s tokens of a micro-batch:
 * **activations**: what autograd keeps for the backward pass. With h the hidden width, q that of all queries, k that of
   all keys and f that of the feed-forward, a layer keeps per token, in bytes,
 
-      our forward pass (float32, CPU)      16 h + 12 q + 12 k + 16 f      with norms of queries and keys  + 4 q + 4 k
+      our forward pass (CPU), float32      16 h + 12 q + 12 k + 16 f      with norms of queries and keys  + 4 q + 4 k
+      our forward pass (CPU), bfloat16     12 h +  6 q +  4 k +  8 f                                      + 3 q + 3 k
       transformers', float32               24 h +  8 q +  8 k + 16 f                                      + 8 q + 8 k
       transformers', bfloat16              26 h +  4 q +  4 k +  8 f                                      + 6 q + 6 k
       with an adapter, float32             16 h +  8 q +  8 k + 16 f                                      + 4 q + 4 k
@@ -112,7 +113,8 @@ class ModelMemory:
     def fragmentation(self, tokens: int) -> int:
         """What a micro-batch's passes leave freed but not returned, on the CPU."""
         large = count(self.dimensions.shapes) > LARGE_POLICY
-        if self.device != "cpu" or large or (self._is_packed and not self.settings.gradient_checkpointing):
+        plain = self._is_packed and self.settings.precision == "float32" and not self.settings.gradient_checkpointing
+        if self.device != "cpu" or large or plain:
             return 0
         return round(FRAGMENTATION * self.activations(tokens))
 
@@ -134,13 +136,13 @@ class ModelMemory:
     @property
     def _is_packed(self) -> bool:
         """Whether the forward pass is ours: `turnwise.policy.reply_states.is_packable`."""
-        plain = self.settings.adapter is None and self.settings.precision == "float32" and not self.settings.compiled
+        plain = self.settings.adapter is None and not self.settings.compiled
         return self.dimensions.known and self.device == "cpu" and self.processes == 1 and plain
 
     def _layer_bytes_per_token(self) -> int:
         """The table at the head of this file."""
         if self._is_packed:
-            hidden, queries, keys, feed_forward, norms = 16, 12, 12, 16, 4
+            hidden, queries, keys, feed_forward, norms = _OF_OURS[self.settings.precision]
         else:
             hidden, queries, keys, feed_forward, norms = _OF_TRANSFORMERS[
                 self.settings.adapter is not None, self.settings.precision
@@ -152,11 +154,9 @@ class ModelMemory:
 
     def _copies(self) -> int:
         """The copies of weights that a forward pass makes and autograd keeps."""
-        if self._is_packed:
-            joined = self.dimensions.hidden * (self.dimensions.queries + 2 * self.dimensions.keys)
-            return 4 * self.dimensions.layers * joined
         if self.settings.precision == "float32":
-            return 0
+            joined = self.dimensions.hidden * (self.dimensions.queries + 2 * self.dimensions.keys)
+            return 4 * self.dimensions.layers * joined if self._is_packed else 0
         return 2 * (self.trained if self.settings.adapter is not None else self._linear_weights())
 
     def _linear_weights(self) -> int:
@@ -165,6 +165,8 @@ class ModelMemory:
         return wide.layers * (attention + 3 * wide.hidden * wide.feed_forward)
 
 
+_OF_OURS = {"float32": (16, 12, 12, 16, 4), "bfloat16": (12, 6, 4, 8, 3)}
+"""Bytes per token and layer of our forward pass, for each width and for head norms, by precision."""
 _OF_TRANSFORMERS = {
     (False, "float32"): (24, 8, 8, 16, 8),
     (False, "bfloat16"): (26, 4, 4, 8, 6),

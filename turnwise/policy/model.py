@@ -22,7 +22,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -305,7 +305,7 @@ def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str, held
             layer.compile(dynamic=True)
     if settings.compiled or settings.precision != "float32":
         trunk = model.base_model
-        trunk.forward = _in_context(trunk.forward, settings, torch.device(device).type)
+        trunk.forward = TrunkForward(trunk.forward, settings, torch.device(device).type)
     return model
 
 
@@ -317,19 +317,31 @@ def aligned(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _in_context(forward: Any, settings: ModelSettings, device_type: str) -> Any:
-    """Wrap the trunk's forward pass in autocast and enable the compiler around it, as the settings ask."""
+class TrunkForward:
+    """A trunk's forward pass under autocast, and with the compiler enabled around it, as the settings ask."""
 
-    @functools.wraps(forward)
-    def within(*arguments: Any, **named: Any) -> Any:
-        with torch.autocast(device_type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-            if not settings.compiled:
-                return forward(*arguments, **named)
+    def __init__(self, forward: Callable[..., Any], settings: ModelSettings, device_type: str) -> None:
+        functools.update_wrapper(self, forward)  # transformers looks at the signature
+        self._forward, self._device_type = forward, device_type
+        self.precision, self.compiled = dtype_of(settings), settings.compiled
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The pass itself."""
+        with self.autocast():
+            if not self.compiled:
+                return self._forward(*arguments, **named)
             # A compiled layer must not silently run uncompiled: not after too many recompilations, and not because the
             # environment turns the compiler off (TORCH_COMPILE_DISABLE).
             with torch._dynamo.config.patch(
                 disable=False, recompile_limit=_RECOMPILATIONS, fail_on_recompile_limit_hit=True
             ):
-                return forward(*arguments, **named)
+                return self._forward(*arguments, **named)
 
-    return within
+    def autocast(self) -> torch.autocast:
+        """The context in which the trunk's arithmetic has the precision."""
+        return torch.autocast(self._device_type, torch.bfloat16, enabled=self.precision == torch.bfloat16)
+
+
+def trunk_forward(model: PreTrainedModel) -> TrunkForward | None:
+    """What stands around the forward pass of a model's trunk; None where nothing does: plain layers in float32."""
+    return vars(model.base_model).get("forward")

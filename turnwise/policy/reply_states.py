@@ -15,6 +15,7 @@ Feed-forward layers and projections are transformers' own modules.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from turnwise.policy.decoder import is_known_decoder, rotations
+from turnwise.policy.model import trunk_forward
 from turnwise.policy.packing import Packing
 from turnwise.policy.scoring import MicroBatch
 from turnwise.policy.side_by_side import lies_side_by_side, side_by_side_reply_states
@@ -54,14 +56,14 @@ def padded_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torc
 def is_packable(model: PreTrainedModel) -> bool:
     """Whether `packed_reply_states` computes this model.
 
-    It must be a known decoder on the CPU, without an adapter, and nothing may stand around its forward pass, as
-    `turnwise.policy.model` puts it there for bfloat16 and for compiled layers, and `turnwise.policy.sharding` to gather
-    weights.
+    It must be a known decoder on the CPU, without an adapter and without compiled layers, around whose forward pass
+    `turnwise.policy.sharding` gathers no weights.
     """
+    around = trunk_forward(model)
     return (
         is_known_decoder(model)
         and model.device.type == "cpu"
-        and "forward" not in vars(model.base_model)
+        and not (around is not None and around.compiled)
         and not is_sliced(model)
         and all(parameter.requires_grad for parameter in model.parameters())
     )
@@ -69,6 +71,12 @@ def is_packable(model: PreTrainedModel) -> bool:
 
 def packed_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
     """The `reply_states` of a model that `is_packable`."""
+    around = trunk_forward(model)
+    with nullcontext() if around is None else around.autocast():
+        return _packed_reply_states(model, micro_batch)
+
+
+def _packed_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
     trunk = model.base_model
     packing = Packing.of(micro_batch, model.dtype)
     rotation = rotations(model, packing.positions)
@@ -142,10 +150,12 @@ class _RmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, states: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
-        squares = torch.linalg.vecdot(states, states).unsqueeze(-1)
-        scale = squares.div_(states.shape[-1]).add_(epsilon).rsqrt_()
-        context.save_for_backward(states, weight, scale)
-        return (states * scale).mul_(weight)
+        with torch.autocast(states.device.type, enabled=False):  # a mean of squares is not rounded to bfloat16
+            exact = states.to(weight.dtype)
+            squares = torch.linalg.vecdot(exact, exact).unsqueeze(-1)
+            scale = squares.div_(states.shape[-1]).add_(epsilon).rsqrt_()
+            context.save_for_backward(states, weight, scale)
+            return (states * scale).mul_(weight)
 
     @staticmethod
     @once_differentiable
