@@ -76,9 +76,9 @@ summed and trajectories averaged. A rule that keeps equal shares changes the len
 `gigpo` judges every turn twice, in its episode and at its state, which is why it keeps more than all. `maxrl` and
 `grpo-passk` follow other objectives, log(success) and the best of a group; `turn-reinforce` mixes early turns with late
 ones in its mean. Rules with a critic have one that knows the true values, so that they are unbiased: what theirs is
-wrong by is their bias. `information-gain` is paid what a turn adds to the probability of the likeliest end, which here
-has nothing to do with reward. `self-distillation` has the teacher that makes it unbiased; nothing says that a real one
-is near it. `tree-grpo` has no row: its episodes depend on one another.
+wrong by is their bias. `information-gain` and `trace` pay what a turn adds to the probability of the likeliest end,
+which here has nothing to do with reward. `self-distillation` has the teacher that makes it unbiased; nothing says that
+a real one is near it. `tree-grpo` has no row: its episodes depend on one another.
 
 {_tables(baselines)}
 ## Deviations

@@ -37,6 +37,8 @@ from turnwise.training_runs.display import Display
 from turnwise.training_runs.state import Iteration, Models, Prepared, Run
 
 RECORDED, WHAT_IF = "recorded", "what if"
+OF_WARM_START = {"reference", "start_answer_scores"}
+"""Stages that read the rollout by the warm start, and not by the policy that sampled it."""
 WITHOUT: Mapping[str, str] = {
     "weights": "The optimizer's state of {policy} was pruned: gradients are compared, and no step is taken. --remake "
     "makes it again.",
@@ -147,7 +149,7 @@ def _score_again(
     if not remake and unmade:
         sampler = {"the policy that sampled it": (iteration.sampler.policy, MODEL_FILES)}
         warm_start = {"its warm start": (state.prepared.warm_start, MODEL_FILES)}
-        _require_kept(run, iteration.number, warm_start if unmade == ["reference"] else sampler)
+        _require_kept(run, iteration.number, warm_start if {*unmade} <= OF_WARM_START else sampler)
     for name in needed:
         if name in made:
             iteration.made[name] = made[name]

@@ -45,7 +45,7 @@ def batches(draw: st.DrawFn, longest: int = 4, smallest: int = 2) -> CreditBatch
     It is read from bytes that are drawn at once, which is several times faster than to draw number by number.
     """
     turns = [1 + byte % longest for byte in draw(st.binary(min_size=smallest, max_size=10))]
-    most = 15 * len(turns) + 27 * sum(turns)  # of a trajectory and of a turn: a reply has at most three tokens
+    most = 15 * len(turns) + 29 * sum(turns)  # of a trajectory and of a turn: a reply has at most three tokens
     read = iter(draw(st.binary(min_size=most, max_size=most)))
 
     def rows(element: Callable[[], Any], counts: Sequence[int]) -> list[list[Any]]:
@@ -83,6 +83,7 @@ def batches(draw: st.DrawFn, longest: int = 4, smallest: int = 2) -> CreditBatch
         surprisals=rows(lambda: abs(number()), turns),
         hindsight=rows(number, [sum(row) for row in lengths]),
         answer_scores=rows(lambda: -abs(number()), turns),
+        start_answer_scores=rows(lambda: -abs(number()), turns),
     )
 
 

@@ -47,6 +47,8 @@ RULES: list[tuple[str, Options]] = [
     ("remax", {}),
     ("information-gain", {"gamma": 0.9}),
     ("information-gain", {"gain": "log-probability", "pooled": "apart", "rewards": "merged"}),
+    ("trace", {}),
+    ("trace", {"horizon": 1, "gamma": 0.0, "rewards": "merged"}),
     ("tree-grpo", {"rewards": "merged", "within": 0.5}),
     ("at2po", {"rewards": "merged"}),
     ("at2po", {"over": "branches", "against": "parent"}),

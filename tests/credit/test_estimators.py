@@ -73,6 +73,7 @@ def test_an_unknown_name_or_option_is_refused_before_there_is_a_batch(
         ("optimal-token-baseline", "'optimal-token-baseline'.*TW-rule-lacks-input"),
         ("remax", "'remax'.*greedy_rewards.*TW-rule-lacks-input"),
         ("information-gain", "answer_scores.*policy's log-probability.*TW-rule-lacks-input"),
+        ("trace", "start_answer_scores.*warm start's log-probability.*TW-rule-lacks-input"),
         ("tree-grpo", "'tree-grpo'.*TW-rule-lacks-input"),
         ("self-distillation", "'self-distillation'.*TW-rule-lacks-input"),
         ("gdpo", "'gdpo'.*named_rewards.*TW-rule-lacks-input"),
@@ -104,6 +105,7 @@ def test_what_an_estimator_says_it_needs_is_all_that_it_needs(name: str) -> None
         "surprisals": [[0.5, 1.0], [0.5, 0.2, 0.1]],
         "hindsight": [[0.1, -0.2, 0.3], [0.1, -0.2, 0.3, 0.4]],
         "answer_scores": [[-1.0, -0.5], [-1.0, -2.0, -0.1]],
+        "start_answer_scores": [[-1.0, -0.5], [-1.0, -2.0, -0.1]],
     }
     batch = CreditBatch(
         group=[0, 0],
@@ -133,6 +135,7 @@ def test_a_trajectory_that_is_alone_in_its_group_has_no_signal_where_groups_are_
     batch = replace(WITH_CRITIC, turn_rewards=[[0.5, 0.0]], anchors=[["a", "b"]])
     batch = replace(batch, named_rewards=[[0.5, 1.0]], reward_weights=[[1.0, 1.0]])
     batch = replace(batch, score_norms=[[0.5, 0.2, 0.1]], greedy_rewards=[[0.1, 0.5]], answer_scores=[[-1.0, -0.5]])
+    batch = replace(batch, start_answer_scores=[[-1.0, -0.5]])
     batch = replace(batch, hindsight=[[0.1, -0.2, 0.3]], trees=[0], nodes=[[0, 1]], surprisals=[[0.5, 1.0]])
     options = {"rule": "paper"} if name == "mt-grpo" else {}  # return-to-go keeps the raw return of one that is alone
     silent = not any(value for row in estimate(name, batch, **options) for value in row)

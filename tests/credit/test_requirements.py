@@ -97,11 +97,12 @@ def test_one_teacher_scores_a_rollout() -> None:
         require_credit(Credit(estimator="self-distillation", options={}, thought=thought), EVERYTHING)
 
 
-def test_no_answer_is_asked_for_in_a_turn_in_which_none_can_be_given() -> None:
+@pytest.mark.parametrize("rule", ["information-gain", "trace"])
+def test_no_answer_is_asked_for_in_a_turn_in_which_none_can_be_given(rule: str) -> None:
     with pytest.raises(ConfigurationError, match="TW-context-not-whole"):
-        require_credit(Credit(estimator="information-gain", options={}), replace(EVERYTHING, further_turns=True))
+        require_credit(Credit(estimator=rule, options={}), replace(EVERYTHING, further_turns=True))
     with pytest.raises(ConfigurationError, match=r"'corridor'.*TW-world-without-answers"):
-        require_credit(Credit(estimator="information-gain", options={}), replace(EVERYTHING, names_answers=False))
+        require_credit(Credit(estimator=rule, options={}), replace(EVERYTHING, names_answers=False))
 
 
 def test_the_rules_with_a_critic_are_those_that_need_values() -> None:

@@ -1,6 +1,7 @@
-"""Returns of turns, by hand: REINFORCE, and information gain."""
+"""Returns of turns, by hand: REINFORCE, information gain and TRACE."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from credit_samples import close
@@ -65,6 +66,46 @@ def test_gains_may_be_normalised_apart_from_outcomes_and_be_of_log_probabilities
 def test_without_gains_the_outcome_alone_is_compared() -> None:
     found = estimate("information-gain", ANSWERED, coefficient=0.0, pooled="apart", rewards="merged", deviation="none")
     assert close(found, [[0.25, 0.25], [-0.25, -0.25, -0.25]])
+
+
+# What the warm start lacks of the right answer, offset 0.1 included: 4, 2, 1, 2 nats; and in the other episode 3 and 3.
+BELIEVED = CreditBatch(
+    group=[0, 0],
+    turn_rewards=[[0.0, 0.0, 0.5, 0.0], [0.0, 0.0]],
+    outcome=[1.0, 0.0],
+    start_answer_scores=[[-3.9, -1.9, -0.9, -1.9], [-2.9, -2.9]],
+)
+HALVED = math.log(2)
+
+
+def test_trace_pays_a_turn_for_the_share_of_the_lack_that_it_and_the_next_ones_close() -> None:
+    # Gains log 2, log 2, -log 2. Of two with gamma 0.5, over 1.5: 1, 0.5 / 1.5, and the last alone: -1.
+    found = estimate("trace", BELIEVED, horizon=2, gamma=0.5, terminal=0.0, coefficient=1.0, epsilon=0.0)
+    assert close(found, [[1 + HALVED, 1 + HALVED / 3, 1 - HALVED, 1.0], [-1.0, -1.0]])
+
+
+def test_trace_ties_the_turns_whose_window_reaches_the_end_to_the_outcome() -> None:
+    found = estimate("trace", BELIEVED, horizon=2, gamma=0.5, coefficient=0.2, epsilon=0.0)
+    # 2 x 0.5^2 and 2 x 0.5 of the outcome, which is 1; in the other episode its only gain is 0.
+    second, third = 1 + 0.2 * (HALVED / 3 + 0.5), 1 + 0.2 * (-HALVED + 1.0)
+    assert close(found, [[1 + 0.2 * HALVED, second, third, 1.0], [-1.0 - 0.2, -1.0]])
+    # By default three turns, each 0.8 of the one before: (1 + 0.8 - 0.64) / 2.44 in the first, 0.2 / 1.8 in the second.
+    of_default = estimate("trace", BELIEVED, epsilon=0.0).tolist()[0]
+    assert of_default == pytest.approx(
+        [
+            1 + 0.2 * (HALVED * 1.16 / 2.44 + 2 * 0.512),
+            1 + 0.2 * (HALVED * 0.2 / 1.8 + 2 * 0.64),
+            1 + 0.2 * (-HALVED + 2 * 0.8),
+            1.0,
+        ]
+    )
+
+
+def test_trace_of_a_group_that_earns_alike_is_what_the_warm_start_comes_to_believe() -> None:
+    alike = replace(BELIEVED, outcome=[1.0, 1.0])
+    assert close(estimate("trace", alike, horizon=1, coefficient=1.0), [[HALVED, HALVED, -HALVED, 0.0], [0.0, 0.0]])
+    merged = estimate("trace", BELIEVED, rewards="merged", coefficient=0.0, deviation="none")
+    assert close(merged, [[0.75] * 4, [-0.75] * 2])
 
 
 def test_all_episodes_of_one_turn_have_no_gains() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from every_rule import CREDIT, experiment, require_trains, require_warm_up, trained
 
-from turnwise.credit import ESTIMATORS
 from turnwise.errors import ConfigurationError
 from turnwise.store import default_store
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain, pytest.mark.usefixtures("rules_home")]
 
 
-ASKING_FOR_ANSWERS = {name for name, each in ESTIMATORS.items() if "answer_scores" in each.needs}
+ASKING_FOR_ANSWERS = ("information-gain", "trace")
 """Rules for worlds whose tasks have a right answer, which this one's have not."""
 
 
@@ -21,9 +20,9 @@ def test_every_rule_trains(rule: str) -> None:
     require_trains("frozen_lake", rule)
 
 
-@pytest.mark.parametrize("rule", sorted(ASKING_FOR_ANSWERS))
+@pytest.mark.parametrize("rule", ASKING_FOR_ANSWERS)
 def test_where_no_task_has_a_right_answer_a_rule_that_asks_for_it_is_refused(rule: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{rule} asks the policy for the right answer .* 'frozen_lake' names"):
+    with pytest.raises(ConfigurationError, match=f"{rule} asks a policy for the right answer .* 'frozen_lake' names"):
         experiment("frozen_lake", CREDIT[rule])
 
 

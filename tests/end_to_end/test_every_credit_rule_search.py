@@ -22,14 +22,18 @@ def test_every_rule_trains(rule: str) -> None:
     require_trains("search", rule)
 
 
-def test_the_right_answer_is_scored_as_the_model_by_itself_would() -> None:
-    chosen = experiment("search", CREDIT["information-gain"])
+@pytest.mark.parametrize(
+    ("rule", "scores", "number"), [("information-gain", "answer_scores", 0), ("trace", "start_answer_scores", -1)]
+)
+def test_the_right_answer_is_scored_as_the_model_by_itself_would(rule: str, scores: str, number: int) -> None:
+    chosen = experiment("search", CREDIT[rule])
     prepared, iterations = trained(chosen)
-    found = read_scores(iterations[0].made["answer_scores"]).per_token
+    iteration = iterations[number]  # the policy of the first one is the warm start, which stays the model of `trace`
+    found = read_scores(iteration.made[scores]).per_token
     folder = default_store().folder(prepared.warm_start)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     form, frame = SearchFormat(chosen.made_world.verbs), frame_of(prepared.tokenizer)
-    for row, trajectory in zip(found.tolist()[:8], trajectories_of(iterations[0].rollout), strict=False):
+    for row, trajectory in zip(found.tolist()[:8], trajectories_of(iteration.rollout), strict=False):
         reply, spelling = spelled_answer(chosen.made_world.answer(trajectory.task), form, frame)
         context: tuple[int, ...] = ()
         for score, turn in zip(row, trajectory.turns, strict=True):

@@ -109,7 +109,7 @@ def test_rules_that_need_a_critic_a_second_reading_or_a_greedy_episode_are_judge
     judged = {figures.title for figures in run.study.figures}
     assert judged > {"gae", "turn-gae", "archer", "remax", "optimal-token-baseline", "self-distillation"}
     # The lake names no answers, and nobody grew trees.
-    assert {"information-gain", "tree-grpo", "at2po"} == run.study.left_out.keys()
+    assert {"information-gain", "trace", "tree-grpo", "at2po"} == run.study.left_out.keys()
     assert "explained variance" in run.about["critic"]
 
 

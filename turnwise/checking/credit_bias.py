@@ -249,6 +249,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
             for row in steps
         ),
         answer_scores=Ragged.of([math.log(belief[state]) for state in path.states] for path in group),
+        start_answer_scores=Ragged.of([math.log(belief[state]) for state in path.states] for path in group),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # turns that only one trajectory reaches are part of what is examined
@@ -371,6 +372,7 @@ BASELINES: Sequence[Rule] = (
     Rule("turn-gae, true values, lambda 0", "turn-gae", {"lam": 0.0, "whiten": False}),
     Rule("archer, true values", "archer", {"whiten": False}),
     Rule("information-gain", "information-gain", {"rewards": "merged", "deviation": "none"}),
+    Rule("trace", "trace", {"rewards": "merged", "deviation": "none"}),
     Rule("self-distillation, teacher pi exp(Q)", "self-distillation"),
 )
 """All ways to form a baseline, without division by a deviation, so on the scale of the rewards but for `maxrl`."""

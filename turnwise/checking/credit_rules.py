@@ -76,6 +76,7 @@ class CheckedRule:
             surprisals=Ragged.of([0.5] * each for each in turns),
             hindsight=Ragged.of(draw.normal(size=sum(row)).tolist() for row in lengths),
             answer_scores=Ragged.of((-draw.uniform(0.0, 3.0, size=each)).tolist() for each in turns),
+            start_answer_scores=Ragged.of((-draw.uniform(0.0, 3.0, size=each)).tolist() for each in turns),
         )
 
 

@@ -21,11 +21,14 @@ from turnwise.errors import CreditError
 if TYPE_CHECKING:  # a section's values are parameters of a stage, and are in its cache key by themselves
     from turnwise.config.schema import RewardSection
 
-PER_TURN = ("reply_lengths", "anchors", "answer_scores", "nodes", "surprisals", "trained")
+PER_TURN = ("reply_lengths", "anchors", "answer_scores", "start_answer_scores", "nodes", "surprisals", "trained")
 PER_TOKEN = ("values", "token_rewards", "score_norms", "hindsight")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NAMED = ("named_rewards", "reward_weights")
-NUMBERS = ("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED, "greedy_rewards", "answer_scores", "surprisals")
+NUMBERS = (
+    *("turn_rewards", "outcome", "bootstrap", *PER_TOKEN, *NAMED, "greedy_rewards"),
+    *("answer_scores", "start_answer_scores", "surprisals"),
+)
 FLAGS = ("truncated", "trained")
 NEEDS: Mapping[str, str] = {
     "reply_lengths": "the tokens of each turn's reply",
@@ -40,9 +43,10 @@ NEEDS: Mapping[str, str] = {
     "nodes": "which turns the branches of a tree share",
     "surprisals": "how improbable each turn's reply was",
     "answer_scores": "the policy's log-probability of the right answer before each turn",
+    "start_answer_scores": "the warm start's log-probability of the right answer before each turn",
 }
 """The inputs that a rule may declare as needed, in words."""
-Rescored = Literal["score_norms", "answer_scores", "hindsight"]
+Rescored = Literal["score_norms", "answer_scores", "start_answer_scores", "hindsight"]
 RESCORED: tuple[Rescored, ...] = get_args(Rescored)
 """Those of them for which a policy reads the rollout once more."""
 COMES_WITH: Mapping[str, tuple[str, ...]] = {"values": ("reply_lengths", "truncated", "bootstrap")}
@@ -96,6 +100,8 @@ class CreditBatch:
     answer_scores: Ragged | None = None
     """Before each turn: the mean log-probability, in nats, of the tokens of the task's right answer, were it given in
     that turn; see `turnwise.agent.hindsight`."""
+    start_answer_scores: Ragged | None = None
+    """The same of the policy that training began with, which is never trained."""
     trees: Sequence[int] | None = None
     """Of groups of trees: the tree within the group that the trajectory is a branch of, from 0; see
     `turnwise.agent.branching`."""

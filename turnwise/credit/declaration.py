@@ -77,4 +77,5 @@ def _small_batch() -> CreditBatch:
         surprisals=Ragged.of([0.5, 1.0][:turns] for turns in TURNS),
         hindsight=Ragged.of(tokens),
         answer_scores=Ragged.of([-1.0, -0.5][:turns] for turns in TURNS),
+        start_answer_scores=Ragged.of([-1.5, -0.5][:turns] for turns in TURNS),
     )

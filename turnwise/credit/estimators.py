@@ -31,7 +31,7 @@ from turnwise.credit.token_baseline import optimal_token_baseline
 from turnwise.credit.tree_values import at2po
 from turnwise.credit.turn_critic import archer, archer_targets
 from turnwise.credit.turn_level import mt_grpo
-from turnwise.credit.turn_returns import information_gain, remax, turn_reinforce
+from turnwise.credit.turn_returns import information_gain, remax, trace, turn_reinforce
 from turnwise.data.arrays import Advantages, Ragged
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.plugins import CREDIT_RULE, installed, is_named, plugin
@@ -120,6 +120,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "archer": Estimator(archer, "turn", needs=_CRITIC, targets=archer_targets),
     "remax": Estimator(remax, "turn", needs=("greedy_rewards",)),
     "information-gain": Estimator(information_gain, "turn", needs=("answer_scores",)),
+    "trace": Estimator(trace, "turn", needs=("start_answer_scores",)),
     "tree-grpo": Estimator(tree_grpo, "turn", needs=("trees",), grouped=True),
     "at2po": Estimator(at2po, "turn", needs=("trees", "nodes", "surprisals"), grouped=True),
     "self-distillation": Estimator(self_distillation, "token", needs=("reply_lengths", "hindsight")),

@@ -188,9 +188,10 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
             f"{inputs.world!r} names none: choose another estimator",
             "TW-world-without-states",
         )
-    if "answer_scores" in estimator.needs and not inputs.names_answers:
+    asks_for_answers = not {"answer_scores", "start_answer_scores"}.isdisjoint(estimator.needs)
+    if asks_for_answers and not inputs.names_answers:
         raise ConfigurationError(
-            f"{key}.estimator {name} asks the policy for the right answer of each task, which the world must name; "
+            f"{key}.estimator {name} asks a policy for the right answer of each task, which the world must name; "
             f"{inputs.world!r} names none: choose another estimator, or a world such as 'search'",
             "TW-world-without-answers",
         )
@@ -201,7 +202,7 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
             "and agent.mode to plain",
             "TW-context-not-whole",
         )
-    if "answer_scores" in estimator.needs and inputs.further_turns:
+    if asks_for_answers and inputs.further_turns:
         raise ConfigurationError(
             f"{key}.estimator {name} asks before every turn how likely the right answer is, and in a turn that is a "
             "summary, a plan or a lesson none can be given: set agent.mode to plain and agent.context.policy to 'full' "

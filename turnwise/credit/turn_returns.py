@@ -1,4 +1,4 @@
-"""Returns of turns: REINFORCE, ReMax and information gain.
+"""Returns of turns: REINFORCE, ReMax, information gain and TRACE.
 
     turn-reinforce
 
@@ -15,6 +15,14 @@
     P_(i,t) = exp(mean over the right answer's tokens of log pi(token | all before turn t, earlier tokens))
     r_(i,t) = c (P_(i,t+1) - P_(i,t)), t < K;   r_(i,K) = outcome_i        K: its last turn
     A_(i,t) = norm(r)_(i,t) + gamma A_(i,t+1)
+
+    trace
+
+    V_(i,t) = -log(offset - log P_(i,t))            P of the warm start; of a belief that comes near, V grows
+    g_(i,t) = V_(i,t+1) - V_(i,t), t < K
+    w_(i,t) = sum over s from t to min(t + H, K) - 1 of gamma^(s-t) g_(i,s), over the sum of these gamma^(s-t)
+    A_(i,t) = norm(outcome)_i + c (w_(i,t) + (b gamma^(K-t) norm(outcome)_i if t + H >= K else 0)), t < K
+    A_(i,K) = norm(outcome)_i
 
 A discount per turn pays for short episodes, and not for short replies as one per token does (`reinforce++`).
 
@@ -45,6 +53,17 @@ Bias: gains add up to P_K - P_t, so a policy is also paid for states in which it
 another. Means are over turns at any place, the turn itself included: as with `per-index` of `mt-grpo`, an episode that
 goes on pays a mean gain for each further turn, and one that stops does not. It is therefore no rule that compares
 within groups here, either: trajectories that are all alike have advantages.
+
+TRACE (Tao et al., "Turn-level Reward Assignment via Credit Estimation for Long-Horizon Agents", arXiv 2607.13988,
+algorithm 1; other papers of this name allocate rollouts or attack models): what a frozen copy of the first policy still
+lacks of the right answer, -log P, counts by its ratio, so that half of what is lacking is worth the same anywhere. The
+paper divides the first state's lack by each, which cancels in g. H 3, gamma 0.8, b 2, c 0.2, offset 0.1 and the
+population's deviation are the paper's; gains are not compared within the group. Differs: the turn that answers has the
+outcome alone, where the paper weighs its tokens in a way that it does not define.
+
+Bias: w is no return, but what the frozen policy comes to believe within H turns, and is compared with nothing. Gains
+add up to the last belief's value minus the first's, so that needless turns are paid nothing. The outcome has the bias
+of `grpo`, and counts more in the H turns before the last.
 """
 
 from __future__ import annotations
@@ -53,7 +72,7 @@ from typing import Literal
 
 import numpy as np
 
-from turnwise.config.quantities import NotNegative, Number, Share
+from turnwise.config.quantities import Count, NotNegative, Number, Positive, Share
 from turnwise.credit.batch import CreditBatch, Rewards
 from turnwise.credit.group_relative import Deviation, standardised
 from turnwise.credit.placement import Placement, on_turns
@@ -107,6 +126,36 @@ def information_gain(
         for pool in [turns] if pooled == "joint" else [turns[is_last[turns]], turns[~is_last[turns]]]:
             earned.values[pool] = standardised(earned.values[pool], deviation, epsilon)
     return discounted_returns(earned, gamma)
+
+
+def trace(
+    batch: CreditBatch,
+    *,
+    horizon: Count = 3,
+    gamma: Share = 0.8,
+    terminal: NotNegative = 2.0,
+    coefficient: Number = 0.2,
+    offset: Positive = 0.1,
+    rewards: Rewards = "outcome",
+    deviation: Deviation = "population",
+    epsilon: NotNegative = 1e-6,
+) -> Ragged:
+    """One advantage per turn. Needs `start_answer_scores`. Token rewards count with the outcome.
+
+    `horizon` is H, in turns, `terminal` b, in outcomes, `coefficient` c, in outcomes per nat's ratio, `offset` in nats.
+    """
+    assert batch.start_answer_scores is not None, "`estimate` asks for what is needed"
+    outcomes = batch.in_groups(batch.totals(rewards), lambda values: standardised(values, deviation, epsilon))
+    advantages = batch.on_every_turn(outcomes)
+    for outcome, row, scores in zip(outcomes, advantages, batch.start_answer_scores, strict=True):
+        gains = -np.diff(np.log(offset - scores))
+        for turn in range(len(gains)):
+            window = gains[turn : turn + horizon]
+            discounts = gamma ** np.arange(len(window))
+            reaches_end = turn + horizon >= len(gains)
+            anchor = terminal * gamma ** (len(gains) - turn) * outcome if reaches_end else 0.0
+            row[turn] += coefficient * (window @ discounts / discounts.sum() + anchor)
+    return advantages
 
 
 def remax(batch: CreditBatch, *, rewards: Placement = "turn") -> Ragged:

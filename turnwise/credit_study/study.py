@@ -58,6 +58,7 @@ RULES: Sequence[Rule] = (
     Rule("archer", "archer"),
     Rule("remax", "remax"),
     Rule("information-gain", "information-gain"),
+    Rule("trace", "trace"),
     Rule("self-distillation", "self-distillation"),
     Rule("tree-grpo", "tree-grpo"),
     Rule("at2po", "at2po"),
@@ -211,6 +212,7 @@ _LACKING = {
     "surprisals": "it compares branches of trees, and a study's episodes are each sampled from the start",
     "hindsight": "it needs the policy to read each episode again, which must be one sequence of tokens for that",
     "answer_scores": "it asks for the right answer of each task, which this world does not name",
+    "start_answer_scores": "it asks for the right answer of each task, which this world does not name",
     "score_norms": "it needs the policy's scores of each token, which these episodes do not have",
 }
 """Why a rule cannot be judged on a batch that lacks what it needs."""
