@@ -62,7 +62,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.health.alarms import require_alarms
 from turnwise.policy.choice import require_policy
 from turnwise.policy.learner.settings import require_distillation, require_full_distribution, require_update
-from turnwise.policy.suggested import with_suggestions
+from turnwise.policy.suggested import Suggestion, with_suggestions
 from turnwise.suggestions import unknown
 from turnwise.world import World, make_world, world_class
 
@@ -94,7 +94,7 @@ class Experiment(Section):
     tracking: Tracking
 
     @cached_property
-    def suggested(self) -> Mapping[str, float]:
+    def suggested(self) -> Mapping[str, Suggestion]:
         """What `turnwise.policy.suggested` has put in place of `suggested`, by dotted key; `build` sets it."""
         return {}
 

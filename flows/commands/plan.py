@@ -52,8 +52,13 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     drawn, playable = _show_task_sets(experiment, console), _show_playable(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
     if experiment.suggested:
-        values = ", ".join(f"{key} {value:g}" for key, value in experiment.suggested.items())
-        console.print(f"{'suggested':<12}{values}, from the size of {experiment.policy.model}", highlight=False)
+        values = ", ".join(
+            f"{key} {value if isinstance(value, str) else format(value, 'g')}"
+            for key, value in experiment.suggested.items()
+        )
+        console.print(
+            f"{'suggested':<12}{values}, from the size of {experiment.policy.model} and this machine", highlight=False
+        )
     # Where one would have to ask a hub for the policy, nothing is looked up.
     plan = plan_ablation(experiment, looks=drawn and playable and not asks_hub(experiment.policy.model))
     for line in _start(plan) if drawn and playable else []:

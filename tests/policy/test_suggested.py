@@ -23,7 +23,26 @@ def test_every_suggestion_is_a_value_that_its_key_takes() -> None:
     warm = experiment.warm_start
     assert (warm.learning_rate, warm.final_learning_rate, warm.maximum_steps, warm.batch) == (1e-4, 2e-5, 16, 8)
     assert experiment.data.demonstrations == 64
+    assert experiment.compute.precision in ("float32", "bfloat16")
     assert set(experiment.suggested) == set(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("device", "flags", "expected"),
+    [
+        ("cpu", ["avx2", "avx512_bf16"], "bfloat16"),
+        ("cpu", ["amx_tile"], "bfloat16"),
+        ("cpu", ["avx2", "avx512f"], "float32"),
+        ("cpu", [], "float32"),
+        ("cuda", ["avx2"], "bfloat16"),
+    ],
+)
+def test_the_precision_is_one_that_the_device_has_instructions_for(
+    monkeypatch: pytest.MonkeyPatch, device: str, flags: list[str], expected: str
+) -> None:
+    monkeypatch.setattr("turnwise.store.run_environment.platform", lambda: {"processor": {"flags": flags}})
+    settings = {**MODEL, "compute.device": device, "compute.precision": "suggested"}
+    assert load(ROOT / "params.yaml", [], settings).compute.precision == expected
 
 
 def test_a_larger_model_has_smaller_rates_and_an_adapter_ten_times_larger_ones() -> None:
@@ -34,10 +53,12 @@ def test_a_larger_model_has_smaller_rates_and_an_adapter_ten_times_larger_ones()
 
 
 def test_the_plan_says_what_was_suggested() -> None:
-    experiment = load(ROOT / "params.yaml", [], {**MODEL, "optimization.learning_rate": "suggested"})
+    wanted = dict.fromkeys(["optimization.learning_rate", "compute.precision"], "suggested")
+    experiment = load(ROOT / "params.yaml", [], {**MODEL, **wanted})
     shown = io.StringIO()
     show_plan(experiment, Console(file=shown, width=200))
-    assert "optimization.learning_rate 1e-05, from the size of smollm2-135m" in shown.getvalue()
+    expected = f"compute.precision {experiment.compute.precision}, optimization.learning_rate 1e-05, from the size of"
+    assert f"{expected} smollm2-135m and this machine" in " ".join(shown.getvalue().split())
 
 
 @pytest.mark.parametrize(

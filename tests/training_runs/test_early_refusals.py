@@ -16,7 +16,8 @@ from turnwise.experiment import load
 from turnwise.policy.device_memory import has_card
 from turnwise.policy.pretrained import BASE_POLICIES
 from turnwise.store import run_environment
-from turnwise.training_runs.readiness import BFLOAT16_FLAGS, require_machine, require_precision
+from turnwise.store.run_environment import BFLOAT16_FLAGS
+from turnwise.training_runs.readiness import require_machine, require_precision
 
 PARAMETERS = Path(__file__).parents[1] / "parameters.yaml"
 WORLD = Path(__file__).parents[2] / "experiments" / "worlds" / "bandit.yaml"
@@ -95,7 +96,7 @@ def test_a_run_on_a_card_that_is_not_there_is_refused_before_anything_is_loaded(
 def test_bfloat16_is_refused_on_a_processor_that_is_known_to_lack_it(
     monkeypatch: pytest.MonkeyPatch, flags: list[str], refused: bool
 ) -> None:
-    monkeypatch.setattr("turnwise.training_runs.readiness.platform", lambda: {"processor": {"flags": flags}})
+    monkeypatch.setattr("turnwise.store.run_environment.platform", lambda: {"processor": {"flags": flags}})
     compute = load(PARAMETERS, settings=[*EMBEDDED, "compute.precision=bfloat16"]).compute
     if not refused:
         require_precision(compute)

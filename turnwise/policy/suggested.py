@@ -1,8 +1,9 @@
-"""Settings for a pretrained model where `params.yaml` says `suggested` in place of a number.
+"""Settings for a pretrained model where `params.yaml` says `suggested` in place of a value.
 
     learning rate of reinforcement      1e-5 (135 M / P)^0.7       all weights; ten times that with an adapter
     learning rate of the warm start     1e-4 (135 M / P)^0.7
     demonstrations, batch, steps        64 in batches of 8, each seen about twice: 16 steps, of which 4 warm up
+    precision of the learner            bfloat16 on a card and on a processor with instructions for it, else float32
 
 with P the parameters; rates are rounded to one digit. The rates at 135 million are those with which SmolLM2 learned
 (docs/language-model.md), the exponent leads from there to 1e-6 at 4 billion, between what RAGEN and MT-GRPO published
@@ -21,6 +22,9 @@ from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
 from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import count
+from turnwise.store.run_environment import processor_computes_bfloat16
+
+Suggestion = float | str
 
 SUGGESTED = "suggested"
 SMALLEST = 50_000_000
@@ -35,22 +39,25 @@ def rate_of_reinforcement(parameters: int) -> float:
     return _one_digit(1e-5 * (MEASURED / parameters) ** 0.7)
 
 
-SETTINGS: Mapping[str, Callable[[int, bool], float]] = {
-    "optimization.learning_rate": lambda parameters, adapter: _one_digit(
+SETTINGS: Mapping[str, Callable[[int, bool, str], Suggestion]] = {
+    "compute.precision": lambda _, __, device: (
+        "bfloat16" if device == "cuda" or processor_computes_bfloat16() else "float32"
+    ),
+    "optimization.learning_rate": lambda parameters, adapter, _: _one_digit(
         rate_of_reinforcement(parameters) * (ADAPTER_FACTOR if adapter else 1.0)
     ),
-    "warm_start.learning_rate": lambda parameters, _: _one_digit(10 * rate_of_reinforcement(parameters)),
-    "warm_start.final_learning_rate": lambda parameters, _: _one_digit(2 * rate_of_reinforcement(parameters)),
+    "warm_start.learning_rate": lambda parameters, *_: _one_digit(10 * rate_of_reinforcement(parameters)),
+    "warm_start.final_learning_rate": lambda parameters, *_: _one_digit(2 * rate_of_reinforcement(parameters)),
     "warm_start.maximum_steps": lambda *_: 2 * DEMONSTRATIONS // BATCH,
     "warm_start.learning_rate_warmup": lambda *_: 4,
     "warm_start.check_every": lambda *_: DEMONSTRATIONS // BATCH,
     "warm_start.batch": lambda *_: BATCH,
     "data.demonstrations": lambda *_: DEMONSTRATIONS,
 }
-"""By key: the suggestion for a model of so many parameters, with an adapter or without."""
+"""By key: the suggestion for a model of so many parameters, with an adapter or without, on a `cpu` or `cuda`."""
 
 
-def with_suggestions(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+def with_suggestions(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Suggestion]]:
     """Nested values of a configuration with each `suggested` replaced, and what was suggested, by dotted key.
 
     Raises ConfigurationError for a key or a model that nothing is suggested for.
@@ -72,7 +79,8 @@ def with_suggestions(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
         )
     parameters = _parameters(values.get("policy"), asked[0])
     adapter = bool((values.get("optimization") or {}).get("adapter"))
-    suggested = {key: SETTINGS[key](parameters, adapter) for key in asked}
+    device = (values.get("compute") or {}).get("device", "cpu")
+    suggested = {key: SETTINGS[key](parameters, adapter, device) for key in asked}
     for key, value in suggested.items():
         name, _, last = key.partition(".")
         changed[name][last] = value

@@ -40,6 +40,8 @@ X86_NARROW_FLAGS = ["avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "am
 ARM_FLAGS = ["asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"]
 KERNEL_FLAGS = frozenset([*X86_FLAGS, *X86_NARROW_FLAGS, *ARM_FLAGS])
 """CPU features by which numerical libraries choose their kernels. Other kernels give other last bits."""
+BFLOAT16_FLAGS = frozenset(["avx512_bf16", "amx_tile"])
+"""Features of an x86 processor with instructions for bfloat16, by which torch's kernels ask for it, too."""
 
 KERNEL_VARIABLES = (
     "ATEN_CPU_CAPABILITY",  # torch's own kernels, and vLLM's: see turnwise.policy.engines.vllm_start
@@ -85,6 +87,12 @@ def platform() -> dict[str, Any]:
             **{name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ},
         },
     }
+
+
+def processor_computes_bfloat16() -> bool | None:
+    """Whether this processor has instructions for bfloat16; None where its features are not known."""
+    flags = platform()["processor"]["flags"]
+    return bool(BFLOAT16_FLAGS.intersection(flags)) if flags else None
 
 
 def _processor() -> dict[str, Any]:

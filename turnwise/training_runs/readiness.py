@@ -14,11 +14,8 @@ from turnwise.experiment import Experiment
 from turnwise.policy.device_memory import has_card
 from turnwise.policy.gguf_sources import gguf_configuration, is_gguf
 from turnwise.policy.pretrained import asks_hub, model_directory, pretrained, pretrained_folder
-from turnwise.store.run_environment import platform
+from turnwise.store.run_environment import processor_computes_bfloat16
 from turnwise.training_runs.memory import require_memory
-
-BFLOAT16_FLAGS = ("avx512_bf16", "amx_tile")
-"""Features of an x86 processor with instructions for bfloat16, by which torch's kernels ask for it, too."""
 
 
 def require_machine(experiment: Experiment, processes: int | None = None) -> None:
@@ -39,8 +36,7 @@ def require_precision(compute: Compute) -> None:
                 "TW-no-cuda",
             )
         return
-    flags = platform()["processor"]["flags"]
-    if compute.precision == "bfloat16" and flags and not set(BFLOAT16_FLAGS).intersection(flags):
+    if compute.precision == "bfloat16" and processor_computes_bfloat16() is False:
         raise ConfigurationError(
             "precision bfloat16 needs a device with instructions for it; this machine's cpu has none, and would be "
             "slower than in float32: set compute.precision to float32",
