@@ -160,10 +160,11 @@ def together(answers: Answers, device: str, engine_name: str, model: str) -> Non
             device=device,
             context_length=length,
             maximum_episodes=MOST_EPISODES_AT_ONCE,
+            precision=experiment.compute.precision,
         )
         seconds = _seconds(lambda: engine.load(folder, "first"), device)
         answers.tell("vLLM's start", f"{seconds:,.1f} s" + ("" if engine_name == "vllm" else f", of {engine_name}"))
-        answers.tell("vLLM's share", _share(folder, device, engine_name, length, imported))
+        answers.tell("vLLM's share", _share(folder, experiment.compute, length, imported))
         _sample(engine, device)  # what is compiled and captured at the first batch is not its speed
         sequences, seconds = _sample(engine, device)
         sampled = sum(sum(sequence.mask) for sequence in sequences)
@@ -277,15 +278,15 @@ def _beside(found: int, planned: int) -> str:
     return f"{found / GIB:.2f} GiB, planned {planned / GIB:.2f}"
 
 
-def _share(folder: Path, device: str, engine: str, context_length: int, memory: _Memory) -> str:
+def _share(folder: Path, compute: Any, context_length: int, memory: _Memory) -> str:
     """What the engine was to take, and what it has taken."""
     from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE
     from turnwise.policy.engines.vllm_model import engine_memory, share_of_card
     from turnwise.policy.memory_plan import GIB
 
-    if (device, engine) != ("cuda", "vllm"):
-        return f"{memory.taken() / GIB:.2f} GiB are taken; there is no share of a {device} to ask for"
-    planned = engine_memory(folder, device, context_length, MOST_EPISODES_AT_ONCE)
+    if (compute.device, compute.engine) != ("cuda", "vllm"):
+        return f"{memory.taken() / GIB:.2f} GiB are taken; there is no share of a {compute.device} to ask for"
+    planned = engine_memory(folder, compute.device, compute.precision, context_length, MOST_EPISODES_AT_ONCE)
     needed = planned.weights + planned.cache + planned.graphs + planned.sampling
     return (
         f"{share_of_card(planned):.0%} of the card asked for, {needed / GIB:.2f} GiB; {memory.taken() / GIB:.2f} taken"

@@ -25,7 +25,7 @@ from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines.contract import Engine, Sampling
-from turnwise.policy.engines.resident import make_engine
+from turnwise.policy.engines.resident import close_resident_engine, make_engine
 from turnwise.policy.engines.vllm_start import quiet
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -368,3 +368,21 @@ def test_impossible_sampling_is_refused(wrong: dict[str, object], reason: str) -
     right: dict[str, object] = {"temperature": 1.0, "max_reply_tokens": 4, "end_tokens": (1,)}
     with pytest.raises(ConfigurationError, match=reason):
         Sampling(**{**right, **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(
+    not run_environment.processor_computes_bfloat16(), reason="this processor has no instructions for bfloat16"
+)
+def test_in_bfloat16_vllm_and_the_learner_round_alike(make_policy: MakePolicy) -> None:
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    policy = make_policy(18)
+    close_resident_engine()
+    engine = make_engine("vllm", threads=1, context_length=CONTEXT, maximum_episodes=16, precision="bfloat16")
+    engine.load(policy, "rounded")
+    rounded, exact = (
+        differences(Learner(policy, threads=1, model=model), engine, 1.0, seed=3)
+        for model in (ModelSettings(precision="bfloat16"), PLAIN)
+    )
+    engine.close()
+    assert 1e-4 < sum(rounded) / len(rounded) < 1.5 * sum(exact) / len(exact) < 0.05

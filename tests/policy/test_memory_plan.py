@@ -86,6 +86,8 @@ def test_an_engines_memory_is_its_weights_and_its_cache() -> None:
     assert (embedded.weights, embedded.cache) == (4 * 88, 2 * 2 * 2 * 4 * 64 * 128)
     vllm = EngineMemory(SMALL, "vllm", "cpu", "float32", 100, most_episodes=256, episodes=40)
     assert (vllm.weights, vllm.cache) == (4 * (88 + 40), 64 * 2**20)
+    rounded = EngineMemory(SMALL, "vllm", "cpu", "bfloat16", 100, most_episodes=256, episodes=40)
+    assert rounded.weights == 2 * (88 + 40)
     on_card = EngineMemory(SMALL, "vllm", "cuda", "bfloat16", 100, most_episodes=256, episodes=40)
     assert on_card.weights == 2 * 88
     # Graphs for 1, 2, 4, 31 multiples of 8 and 256 sequences, in two layers.

@@ -44,7 +44,7 @@ def test_on_a_card_vllm_decodes_by_cuda_graphs_that_need_no_compiler(card: int, 
 
 def test_on_a_card_cache_and_share_of_the_card_are_those_of_the_plan(card: int, make_policy: MakePolicy) -> None:
     policy = make_policy(0)
-    memory, arguments = engine_memory(policy, "cuda", 64, 2), engine_on("cuda")._arguments(policy)
+    memory, arguments = engine_memory(policy, "cuda", "float32", 64, 2), engine_on("cuda")._arguments(policy)
     assert arguments["kv_cache_memory_bytes"] == memory.cache
     assert (
         arguments["gpu_memory_utilization"] == (memory.weights + memory.cache + memory.graphs + memory.sampling) / card

@@ -15,7 +15,7 @@ from tests.policy.published_shapes import write_published
 from turnwise.config.model_settings import PLAIN
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines import vllm_model
-from turnwise.policy.engines.vllm_model import architecture, engine_memory, precision, share_of_card
+from turnwise.policy.engines.vllm_model import architecture, engine_memory, share_of_card
 from turnwise.policy.engines.vllm_start import restricted_to_torchs_kernels
 from turnwise.policy.model import load_policy, save_policy
 
@@ -46,14 +46,12 @@ def published(tmp_path: Path) -> MakeFolder:
     return make
 
 
-def saved(published: Path, folder: Path, precision: str = "float32") -> Path:
+def saved(published: Path, folder: Path) -> Path:
     """The configuration that a learner of the published model saves."""
     text = (published / "config.json").read_text()
     AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(published)).save_pretrained(published)
     (published / "config.json").write_text(text)
     save_policy(load_policy(published, PLAIN), folder, PLAIN)
-    written = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**written, "dtype": precision}))
     return folder
 
 
@@ -64,15 +62,8 @@ def test_a_published_configuration_and_the_saved_one_are_one_architecture(
     second = saved(first, tmp_path / "saved")
     before, after = (json.loads((folder / "config.json").read_text()) for folder in (first, second))
     assert "rope_theta" in before and "rope_theta" not in after, "they differ in their words"
-    assert architecture(first, "cpu") == architecture(second, "cpu")
-    assert architecture(first, "cuda") != architecture(second, "cuda"), "published in bfloat16, trained in float32"
-
-
-def test_on_a_card_a_policy_trained_in_the_published_precision_is_the_same_to_the_engine(
-    published: MakeFolder, tmp_path: Path
-) -> None:
-    first = published()
-    assert architecture(first, "cuda") == architecture(saved(first, tmp_path / "saved", "bfloat16"), "cuda")
+    assert (before["torch_dtype"], after["dtype"]) == ("bfloat16", "float32"), "the engine is told what to compute in"
+    assert architecture(first) == architecture(second)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +74,7 @@ def test_on_a_card_a_policy_trained_in_the_published_precision_is_the_same_to_th
 def test_what_the_engine_computes_with_makes_another_architecture(
     changes: dict[str, Any], published: MakeFolder
 ) -> None:
-    assert architecture(published(), "cpu") != architecture(published("other", **changes), "cpu")
+    assert architecture(published()) != architecture(published("other", **changes))
 
 
 @pytest.mark.parametrize(
@@ -96,20 +87,13 @@ def test_what_the_engine_computes_with_makes_another_architecture(
     ids=["rope", "dtype", "tokens"],
 )
 def test_other_words_for_the_same_make_none(changes: dict[str, Any], published: MakeFolder) -> None:
-    for device in ("cpu", "cuda"):
-        assert architecture(published(), device) == architecture(published("other", **changes), device)
-
-
-def test_the_engine_follows_the_precision_on_a_card_alone(published: MakeFolder) -> None:
-    assert (precision(published(), "cpu"), precision(published(), "cuda")) == ("float32", "bfloat16")
-    assert precision(published("half", torch_dtype="float16"), "cuda") == "float16"
-    assert precision(published("silent", torch_dtype=None), "cuda") == "float32"
+    assert architecture(published()) == architecture(published("other", **changes))
 
 
 def test_the_share_of_a_card_is_what_the_plan_takes_of_it(
     published: MakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = engine_memory(published(), "cuda", 128, 256)
+    memory = engine_memory(published(), "cuda", "bfloat16", 128, 256)
     # Keys and values of one head of 32 in two layers, in two bytes, for 256 episodes of 128 tokens: below the least.
     assert memory.cache == max(256 * 128 * 2 * 2 * 32 * 2, 64 * 2**20)
     needed = memory.weights + memory.cache + memory.graphs + memory.sampling

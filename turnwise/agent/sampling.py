@@ -99,6 +99,7 @@ def play_episodes(
         threads=compute.engine_threads,
         context_length=agent.context_tokens,
         maximum_episodes=MOST_EPISODES_AT_ONCE,
+        precision=compute.precision,
         sleep_level=compute.sleep_level,
         spread=EngineSpread.of(compute),
     )

@@ -12,6 +12,7 @@ from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
 
 EngineName = Literal["vllm", "embedded"]
+Precision = Literal["float32", "bfloat16"]
 Moments = Literal["float32", "bfloat16", "8-bit"]
 SleepLevel = Literal[0, 1, 2]
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -120,9 +121,9 @@ def _is_default(value: object) -> bool:
 class ModelOptions(Section):
     """How a model is held in memory and computed: what learner and critic read of the section `compute`."""
 
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """What the learner computes in; what is trained stays in float32. bfloat16 is for devices that have instructions
-    for it. An engine on an accelerator follows; one on the CPU computes in float32."""
+    precision: Precision = "float32"
+    """What the learner and vLLM compute in; what is trained stays in float32. bfloat16 is for devices that have
+    instructions for it. The embedded engine computes in float32 on the CPU, and elsewhere as the policy was saved."""
     gradient_checkpointing: bool = False
     """Compute every layer again in the backward pass instead of keeping what is inside it: a fraction of the memory for
     a third more arithmetic, and the same result."""

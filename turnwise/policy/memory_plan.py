@@ -203,8 +203,8 @@ class EngineMemory:
 
     @property
     def number_bytes(self) -> int:
-        """Of a weight, a key or a value: an engine on the CPU computes in float32."""
-        return 4 if self.device == "cpu" else NUMBER_BYTES[self.precision]
+        """Of a weight, a key or a value: the embedded engine computes in float32 on the CPU."""
+        return 4 if (self.engine, self.device) == ("embedded", "cpu") else NUMBER_BYTES[self.precision]
 
     @property
     def weights(self) -> int:

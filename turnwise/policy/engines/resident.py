@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from turnwise.config.model_settings import EngineName, SleepLevel
+from turnwise.config.model_settings import EngineName, Precision, SleepLevel
 from turnwise.errors import ConfigurationError
 from turnwise.own_process import compute_reproducibly
 from turnwise.policy.engines.contract import Engine, Sleeps
@@ -20,6 +20,7 @@ def make_engine(
     threads: int = 1,
     context_length: int,
     maximum_episodes: int,
+    precision: Precision = "float32",
     sleep_level: SleepLevel = 0,
     tensor_parallel: int = 1,
 ) -> Engine:
@@ -27,9 +28,9 @@ def make_engine(
 
     `threads` is the number of CPU threads that it computes with (bit-exact results depend on it). `context_length` is
     in tokens, context and reply together. `maximum_episodes` is the number of replies that it samples concurrently;
-    further submissions wait. `sleep_level` says what vLLM gives back of a card when it sleeps, and `tensor_parallel` on
-    how many devices it computes. Raises ConfigurationError for an unknown name, and when the engine's package is not
-    installed.
+    further submissions wait. `precision` is what vLLM computes in; `sleep_level` says what it gives back of a card when
+    it sleeps, and `tensor_parallel` on how many devices it computes. Raises ConfigurationError for an unknown name, and
+    when the engine's package is not installed.
     """
     if name == "vllm":
         from turnwise.policy.engines.vllm import VllmEngine
@@ -39,6 +40,7 @@ def make_engine(
             threads=threads,
             context_length=context_length,
             maximum_episodes=maximum_episodes,
+            precision=precision,
             sleep_level=sleep_level,
             tensor_parallel=tensor_parallel,
         )
@@ -61,6 +63,7 @@ def resident_engine(
     threads: int = 1,
     context_length: int,
     maximum_episodes: int,
+    precision: Precision = "float32",
     sleep_level: SleepLevel = 0,
     spread: EngineSpread = ALONE,
 ) -> Engine:
@@ -76,6 +79,7 @@ def resident_engine(
         "threads": threads,
         "context_length": context_length,
         "maximum_episodes": maximum_episodes,
+        "precision": precision,
         "sleep_level": sleep_level,
     }
     key = (*options.values(), spread)

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from turnwise.config.model_settings import Precision
 from turnwise.errors import ConfigurationError
 from turnwise.policy.determinism import computing_threads
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
@@ -62,6 +63,7 @@ class VllmEngine:
         threads: int,
         context_length: int,
         maximum_episodes: int,
+        precision: Precision = "float32",
         sleep_level: int = 0,
         tensor_parallel: int = 1,
     ) -> None:
@@ -80,6 +82,7 @@ class VllmEngine:
         self.context_length = context_length
         self.tokens_generated = 0
         self._device, self._threads, self._maximum_episodes = device, threads, maximum_episodes
+        self._precision: Precision = precision
         self._sleep_level, self._asleep = sleep_level, False
         self._tensor_parallel = tensor_parallel
         self._engine: Any = None
@@ -107,7 +110,7 @@ class VllmEngine:
             return
         self._must_be_idle("load a policy")
         self._digest = None
-        needed = architecture(policy, self._device)
+        needed = architecture(policy)
         with computing_threads(self._threads), uncompiled():
             starts = needed != self._architecture
             if starts:
@@ -193,7 +196,7 @@ class VllmEngine:
 
     def _arguments(self, policy: Path) -> dict[str, Any]:
         parts, most = self._tensor_parallel, self._maximum_episodes
-        memory = engine_memory(policy, self._device, self.context_length, most, parts)
+        memory = engine_memory(policy, self._device, self._precision, self.context_length, most, parts)
         spread = {"tensor_parallel_size": parts, "distributed_executor_backend": "mp"}
         return {
             "model": str(policy),

@@ -1,4 +1,4 @@
-"""What vLLM is given: a policy's architecture, precision and weights, and the share of a card that it may take."""
+"""What vLLM is given: a policy's architecture and weights, and the share of a card that it may take."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, PretrainedConfig
 
+from turnwise.config.model_settings import Precision
 from turnwise.errors import ConfigurationError
 from turnwise.policy.adapted import load_adapted
 from turnwise.policy.device_memory import device_bytes
@@ -17,8 +18,9 @@ from turnwise.policy.dimensions import dimensions_in
 from turnwise.policy.memory_plan import GIB, EngineMemory
 from turnwise.policy.model import merged_weights
 
-NOT_ARCHITECTURE = ("_name_or_path", "transformers_version", "bos_token_id", "eos_token_id", "pad_token_id")
-"""Names, versions, and tokens that an engine which is told where to stop does not read."""
+NOT_ARCHITECTURE = ("_name_or_path", "transformers_version", "dtype", "bos_token_id", "eos_token_id", "pad_token_id")
+"""Names, versions, the precision that an engine is told, and tokens that one which is told where to stop does not read.
+"""
 CPU_BLOCK_TOKENS = 32
 """Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
 the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
@@ -30,35 +32,25 @@ CUDA_GRAPHS = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
 Most steps of a rollout are such."""
 
 
-def architecture(policy: Path, device: str) -> dict[str, Any]:
+def architecture(policy: Path) -> dict[str, Any]:
     """What policies must share to be served by one started engine: their configurations, as transformers reads them.
 
     A published `config.json` and the one that is saved after training say the same in other words: `rope_theta` or
-    `rope_parameters`, `torch_dtype` or `dtype`, a default or nothing. The precision is part of it where the engine
-    follows it, which is on a card.
+    `rope_parameters`, a default or nothing. What precision they were saved in is not part of it.
     """
-    values: dict[str, Any] = _configuration(policy).to_dict()
-    left_out = {*NOT_ARCHITECTURE, "dtype"}
-    return {name: value for name, value in values.items() if name not in left_out} | {
-        "precision": precision(policy, device)
-    }
-
-
-def precision(policy: Path, device: str) -> str:
-    """The precision that the engine computes in: float32 on the CPU, on a card that of the policy's configuration."""
-    named = None if device == "cpu" else _configuration(policy).dtype
-    return "float32" if named is None else str(named).removeprefix("torch.")
+    configuration: PretrainedConfig = AutoConfig.from_pretrained(str(policy), trust_remote_code=False)
+    return {name: value for name, value in configuration.to_dict().items() if name not in NOT_ARCHITECTURE}
 
 
 def engine_memory(
-    policy: Path, device: str, context_length: int, episodes: int, tensor_parallel: int = 1
+    policy: Path, device: str, precision: Precision, context_length: int, episodes: int, tensor_parallel: int = 1
 ) -> EngineMemory:
     """The memory that the engine takes for this policy on each of its devices, as the plan of a run has it."""
     return EngineMemory(
         dimensions_in(policy),
         "vllm",
         device,
-        precision(policy, device),
+        precision,
         context_length,
         most_episodes=episodes,
         episodes=episodes,
@@ -121,8 +113,3 @@ def named_tensors(policy: Path, base: Path | None) -> Iterable[tuple[str, torch.
     if "lm_head.weight" not in tensors:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
     return tensors.items()
-
-
-def _configuration(policy: Path) -> PretrainedConfig:
-    configuration: PretrainedConfig = AutoConfig.from_pretrained(str(policy), trust_remote_code=False)
-    return configuration
