@@ -444,11 +444,32 @@ PEER_NAMES: tuple[PeerName, ...] = (
     PeerName(PRIME_RL, "algorithm.type", "grpo", {ESTIMATOR: "grpo", OPTIONS: {"deviation": "none"}}),
     PeerName(PRIME_RL, "algorithm.type", "max_rl", {ESTIMATOR: "maxrl"}),
     PeerName(
+        PRIME_RL,
+        "algorithm.type",
+        "opd",
+        {ESTIMATOR: "self-distillation", OPTIONS: {"teacher": "base-3m"}, LOSS: "importance-sampling"},
+        "prime-rl drops tokens whose probability has fallen by more than 0.2, and adds 0.001 x (log ratio)^2",
+    ),
+    PeerName(
+        PRIME_RL,
+        "trainer.loss.type",
+        "default",
+        {LOSS: "dppo-tv"},
+        "prime-rl adds kl_tau, 0.001, x (log ratio)^2; dppo_mask_low and _high are loss_options delta_low and _high",
+    ),
+    PeerName(
         AREAL,
         "actor.gae_lambda",
         "vapo_length_adaptive_gae",
         {ESTIMATOR: "length-adaptive-gae"},
         "alpha is in gae_lambda_kwargs; the critic's targets have lambda 1 here",
+    ),
+    PeerName(
+        AREAL,
+        "actor.gae_timestep_unit",
+        "turn",
+        {ESTIMATOR: "turn-gae"},
+        "a penalty for divergence in the reward is paid at its turn's end here, and stays with its token there",
     ),
     PeerName(ROLL, "adv_estimator", "gigpo", {ESTIMATOR: "gigpo"}),
     PeerName(
