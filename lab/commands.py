@@ -48,10 +48,8 @@ def calibrate(
 
 
 def science(
-    page: Annotated[str, typer.Argument(help="A name in experiments/claims.", show_default=False)],
-    further: Annotated[
-        list[str] | None, typer.Argument(metavar="ABLATION", help="Further ablations of --run.", show_default=False)
-    ] = None,
+    page: Annotated[str, typer.Argument(help="A name in experiments/claims.")],
+    further: Annotated[list[str] | None, typer.Argument(metavar="ABLATION", help="Further ablations of --run.")] = None,
     run: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,8 +91,7 @@ def baselines(
 
 def pretrain(
     policies: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="POLICY", help="Names in the configuration; all if none is named.", show_default=False),
+        list[str] | None, typer.Argument(metavar="POLICY", help="Names in the configuration; all if none is named.")
     ] = None,
     configuration: Annotated[
         Path | None,

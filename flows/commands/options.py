@@ -30,14 +30,12 @@ MOST = 1_000_000
 """The largest count of episodes, tasks or iterations that an option takes."""
 
 Overlays = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="OVERLAY", help="Files laid over the parameters, in order.", show_default=False),
+    list[Path] | None, typer.Argument(metavar="OVERLAY", help="Files laid over the parameters, in order.")
 ]
 ParametersFile = Annotated[Path, typer.Option("--parameters", help="The parameters file.")]
 PARAMETERS_FILE = Path("params.yaml")
 Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set one value; may be repeated.", show_default=False),
+    list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set one value; may be repeated.")
 ]
 Processes = Annotated[
     int | None,
@@ -68,13 +66,7 @@ RecordFolder = Annotated[
     Path | None, typer.Option("--folder", help="Where the page and its data go.", show_default="docs, next to the code")
 ]
 WorldName = Annotated[
-    str,
-    typer.Argument(
-        metavar="WORLD",
-        help="A world's name, or module:Class.",
-        autocompletion=installed_world_names,
-        show_default=False,
-    ),
+    str, typer.Argument(metavar="WORLD", help="A world's name, or module:Class.", autocompletion=installed_world_names)
 ]
 CheckedName = Annotated[
     str,
@@ -82,19 +74,15 @@ CheckedName = Annotated[
         metavar="NAME",
         help="A world's name or module:Class; a credit rule's or a reward's name or module:name.",
         autocompletion=installed_world_names,
-        show_default=False,
     ),
 ]
 WorldNames = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="WORLD",
-        help="All that are installed if none is named.",
-        autocompletion=installed_world_names,
-        show_default=False,
+        metavar="WORLD", help="All that are installed if none is named.", autocompletion=installed_world_names
     ),
 ]
-Preset = Annotated[str, typer.Option(metavar="NAME", help="Published settings of the world.", show_default=False)]
+Preset = Annotated[str, typer.Option(metavar="NAME", help="Published settings of the world.")]
 CheckedSettings = Annotated[
     list[str] | None,
     typer.Option(
@@ -103,19 +91,11 @@ CheckedSettings = Annotated[
         "-p",
         metavar="KEY=VALUE",
         help="Set one parameter of the world, or one option of the rule or reward; may be repeated.",
-        show_default=False,
     ),
 ]
 WorldSettings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        "-s",
-        "-p",
-        metavar="KEY=VALUE",
-        help="Set one parameter of the world; may be repeated.",
-        show_default=False,
-    ),
+    typer.Option("--set", "-s", "-p", metavar="KEY=VALUE", help="Set one parameter of the world; may be repeated."),
 ]
 
 

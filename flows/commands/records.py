@@ -67,11 +67,7 @@ def show(
     which: Run = "",
     against: Annotated[
         str | None,
-        typer.Option(
-            metavar="RUN",
-            help="Another run, a baseline policy or `warm start`: print it next to this.",
-            show_default=False,
-        ),
+        typer.Option(metavar="RUN", help="Another run, a baseline policy or `warm start`: print it next to this."),
     ] = None,
     success: Annotated[
         bool | None, typer.Option("--success/--failure", help="Only what was solved, or only what was not.")
@@ -247,10 +243,7 @@ def suite(
 
 def judge(
     sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...", help=".csv, .jsonl, .json, .eval; or MLflow's URI#experiment.", show_default=False
-        ),
+        list[str], typer.Argument(metavar="FILE...", help=".csv, .jsonl, .json, .eval; or MLflow's URI#experiment.")
     ],
     method: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The method that made a score.", show_default="detected")
@@ -265,13 +258,10 @@ def judge(
         typer.Option(metavar="COLUMN", help="In logs: the last of each run counts.", show_default="detected"),
     ] = None,
     only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Only rows with this value; may be repeated.", show_default=False),
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only rows with this value; may be repeated.")
     ] = None,
     anyway: Annotated[bool, typer.Option("--anyway", help="Compare even where runs lack tasks.")] = False,
-    to: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write page, tables and figures.", show_default=False)
-    ] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write page, tables and figures.")] = None,
 ) -> None:
     """Judge results of other systems, with an ablation's verdicts."""
     from turnwise.reporting.finding import report_finding
@@ -301,9 +291,7 @@ def judge(
 def what_if(
     runs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUN or FILE", help="One run, or files of rollouts that another system wrote.", show_default=False
-        ),
+        typer.Argument(metavar="RUN or FILE", help="One run, or files of rollouts that another system wrote."),
     ],
     settings: Settings = None,
     iteration: Annotated[
@@ -320,8 +308,7 @@ def what_if(
         ),
     ] = None,
     weights: Annotated[
-        list[str] | None,
-        typer.Option("--weight", metavar="REWARD=NUMBER", help="Of files: a reward's weight.", show_default=False),
+        list[str] | None, typer.Option("--weight", metavar="REWARD=NUMBER", help="Of files: a reward's weight.")
     ] = None,
     format: Annotated[
         Literal["messages", "trl", "verl", "prime-rl", "slime"] | None,
@@ -390,7 +377,6 @@ def lineage(
         typer.Argument(
             metavar="NUMBER-or-ARTIFACT",
             help="ROW/COLUMN or 'ROW - ROW' of the report, a metric of MLflow, or kind/digest.",
-            show_default=False,
         ),
     ],
     of: Annotated[str, typer.Option(metavar="RUN", help="Id, name or tag of the run.", show_default="the latest")] = "",
@@ -425,10 +411,8 @@ def lineage(
 
 
 def export(
-    which: Annotated[str, typer.Argument(metavar="RUN", help="Id, name or tag of one run.", show_default=False)],
-    to: Annotated[
-        Path, typer.Option("--to", metavar="FOLDER", help="A folder to make, or an empty one.", show_default=False)
-    ],
+    which: Annotated[str, typer.Argument(metavar="RUN", help="Id, name or tag of one run.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="A folder to make, or an empty one.")],
     iteration: Annotated[
         int | None,
         typer.Option(min=0, max=MOST, metavar="N", help="0: the warm start.", show_default="the final policy"),
@@ -489,9 +473,7 @@ def _serving(policy: Path) -> str:
 
 
 def reproduce(
-    wanted: Annotated[
-        str, typer.Argument(metavar="RUN", help="Id, name or tag of a run or an ablation.", show_default=False)
-    ],
+    wanted: Annotated[str, typer.Argument(metavar="RUN", help="Id, name or tag of a run or an ablation.")],
     into: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="A folder to make.", show_default="reproductions/<id>, in .turnwise"),

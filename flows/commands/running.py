@@ -131,11 +131,10 @@ def sweep(
             "-s",
             metavar="KEY=VALUE[,VALUE...]",
             help="Set one value, or several that are tried; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     values: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file of keys with what is tried of each.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="A file of keys with what is tried of each.")
     ] = None,
     random: Annotated[
         int | None, typer.Option(min=1, max=1000, metavar="N", help="Draw so many candidates.", show_default="a grid")
@@ -194,7 +193,6 @@ def evaluate(
         typer.Option(
             metavar="STEPS[,STEPS...]",
             help="Warm starts of so many steps each, on the validation tasks, in their place.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -233,12 +231,10 @@ def evaluation_line(name: str, metrics: Mapping[str, float]) -> str:
 def stage(
     name: Annotated[
         Literal["fingerprints", "prepare", "warm_start", "train", "report"],
-        typer.Argument(metavar="STAGE", help="A stage of dvc.yaml.", show_default=False),
+        typer.Argument(metavar="STAGE", help="A stage of dvc.yaml."),
     ],
     parameters: ParametersFile = PARAMETERS_FILE,
-    variant: Annotated[
-        str | None, typer.Option(help="For train: a name of ablation.variants.", show_default=False)
-    ] = None,
+    variant: Annotated[str | None, typer.Option(help="For train: a name of ablation.variants.")] = None,
     seed: Seed = None,
 ) -> None:
     """Run one stage of dvc.yaml and write the files that DVC versions."""
@@ -308,9 +304,7 @@ def credit(
 
 
 def record(
-    policy: Annotated[
-        str, typer.Argument(metavar="FOLDER or RUN", help="The policy that answers.", show_default=False)
-    ],
+    policy: Annotated[str, typer.Argument(metavar="FOLDER or RUN", help="The policy that answers.")],
     iteration: Annotated[
         int | None,
         typer.Option(

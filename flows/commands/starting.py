@@ -53,9 +53,7 @@ RENAMED = {"gitignore": ".gitignore", "stages.yaml": "dvc.yaml"}
 
 
 def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="The folder, made where it is missing.", show_default=False)
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder, made where it is missing.")],
     world: Annotated[
         str, typer.Option(metavar="NAME", help="The name of the world's module, such as my_task.")
     ] = "number_game",
@@ -70,13 +68,8 @@ def init(
 
 
 def new(
-    kind: Annotated[
-        NewKind,
-        typer.Argument(metavar="KIND", help="world | rule | reward", show_default=False),
-    ],
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The name of its module, such as my_task.", show_default=False)
-    ],
+    kind: Annotated[NewKind, typer.Argument(metavar="KIND", help="world | rule | reward")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of its module, such as my_task.")],
 ) -> None:
     """Write a world, a credit rule or a reward that keeps its contract, and an experiment on it, to begin from."""
     folder = Path()

@@ -155,9 +155,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def restore(
-    artifact: Annotated[
-        str, typer.Argument(metavar="KIND/DIGEST", help="Or the beginning of a digest.", show_default=False)
-    ],
+    artifact: Annotated[str, typer.Argument(metavar="KIND/DIGEST", help="Or the beginning of a digest.")],
     everything: Annotated[bool, typer.Option("--everything", help="Of a policy: the optimizer's state, too.")] = False,
 ) -> None:
     """Recompute the pruned files of an artifact."""

@@ -189,12 +189,10 @@ def check(
         typer.Option(
             metavar="FOLDER",
             help="Of a world: also measure what training will meet, and write it here as a page and JSON.",
-            show_default=False,
         ),
     ] = None,
     tokenizer: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Count the certificate's lengths in its tokens.", show_default=False),
+        Path | None, typer.Option(metavar="FOLDER", help="Count the certificate's lengths in its tokens.")
     ] = None,
 ) -> None:
     """Check that a world, a credit rule or a reward keeps its contract."""
@@ -296,7 +294,6 @@ def serve(
             metavar="WORLD",
             help="A name, module:Class, WORLD@PRESET, WORLD={parameters} or WORLD=file.yaml.",
             autocompletion=installed_world_names,
-            show_default=False,
         ),
     ],
     host: Annotated[str, typer.Option(help="Another than the loopback address needs a token.")] = "127.0.0.1",
@@ -320,11 +317,10 @@ def serve(
         float, typer.Option(help="Most seconds for a request's head to arrive, and again for its body.")
     ] = 20.0,
     client_episodes: Annotated[
-        int | None, typer.Option(help="Most episodes that one client has open; by default all.", show_default=False)
+        int | None, typer.Option(help="Most episodes that one client has open; by default all.")
     ] = None,
     client_requests: Annotated[
-        float | None,
-        typer.Option(help="Most requests of one client per second; by default no limit.", show_default=False),
+        float | None, typer.Option(help="Most requests of one client per second; by default no limit.")
     ] = None,
 ) -> None:
     """Serve worlds over HTTP."""
