@@ -38,10 +38,6 @@ class HeldLearner(Protocol):
     def critic(self) -> HeldCritic | None:
         """The critic on its trunk."""
 
-    @property
-    def steps(self) -> int:
-        """Optimizer steps so far."""
-
     def add_critic(self, policy: Path) -> None:
         """Put a critic on the policy's trunk."""
 

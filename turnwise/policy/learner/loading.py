@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection
@@ -53,7 +53,10 @@ def _loaded(
     if processes is not None:
         from turnwise.policy.learner.processes import LearnerOnProcesses
 
-        return LearnerOnProcesses(processes, folder, threads=compute.learner_threads, model=model, restored=restored)
+        threads = compute.learner_threads
+        return cast(
+            "HeldLearner", LearnerOnProcesses(processes, folder, threads=threads, model=model, restored=restored)
+        )
     from turnwise.policy.learner.learner import Learner
 
     device, threads = compute.device, compute.learner_threads
@@ -68,7 +71,8 @@ def load_critic(folder: Path, parameters: LearnerParameters, processes: LearnerP
     if processes is not None:
         from turnwise.policy.learner.processes import CriticOnProcesses
 
-        return CriticOnProcesses.restore(processes, folder, threads=compute.learner_threads, model=model)
+        held = CriticOnProcesses.restore(processes, folder, threads=compute.learner_threads, model=model)
+        return cast("HeldCritic", held)
     from turnwise.policy.critic.critic import Critic
 
     return Critic.restore(folder, device=compute.device, threads=compute.learner_threads, model=model)
@@ -87,7 +91,8 @@ def new_critic(
         from turnwise.policy.learner.processes import CriticOnProcesses
 
         threads = compute.learner_threads
-        return CriticOnProcesses.with_own_trunk(processes, policy, section, seed=seed, threads=threads, model=model)
+        held = CriticOnProcesses.with_own_trunk(processes, policy, section, seed=seed, threads=threads, model=model)
+        return cast("HeldCritic", held)
     from turnwise.policy.critic.critic import Critic
 
     threads, device = compute.learner_threads, compute.device

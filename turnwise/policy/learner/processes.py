@@ -17,7 +17,9 @@ import os
 import sys
 import tempfile
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,8 @@ import torch.distributed
 
 from turnwise.child_process import GOES_ON, ChildProcess, ProcessGroup
 from turnwise.config.model_settings import PLAIN, ModelSettings
-from turnwise.config.schema import CriticSection, SupervisedOptimizer
-from turnwise.data.arrays import Numbers, Ragged, Sequences
+from turnwise.config.schema import CriticSection
 from turnwise.errors import LearnerLost, TurnwiseError
-from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.learner.distillation import Teacher
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 
@@ -140,11 +140,22 @@ def _timed_out(error: BaseException) -> bool:
     )
 
 
-class CriticOnProcesses:
-    """A critic that several processes hold, with the methods of `turnwise.policy.critic.critic.Critic`."""
+class _OnProcesses:
+    """Stands for a learner or a critic that several processes hold: its methods are called in each of them."""
 
     def __init__(self, processes: LearnerProcesses, path: str) -> None:
-        self._processes, self._path = processes, path
+        self.processes, self._path = processes, path
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """The method of this name; it returns what it returns in the first process."""
+        return partial(self._call, name)  # which keeps this object until it has returned
+
+    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
+        return self.processes.call(f"{self._path}.{name}", *arguments, **named)
+
+
+class CriticOnProcesses(_OnProcesses):
+    """A critic that several processes hold, with the methods of `turnwise.policy.critic.critic.Critic`."""
 
     @classmethod
     def with_own_trunk(
@@ -164,28 +175,12 @@ class CriticOnProcesses:
         weakref.finalize(critic, processes.forget, held)
         return critic
 
-    def values(self, sequences: Sequences, micro_batch_tokens: int) -> Ragged:
-        """As `Critic.values`."""
-        values: Ragged = self._processes.call(f"{self._path}.values", sequences, micro_batch_tokens)
-        return values
 
-    def bootstrap(self, sequences: Sequences, micro_batch_tokens: int) -> Numbers:
-        """As `Critic.bootstrap`."""
-        values: Numbers = self._processes.call(f"{self._path}.bootstrap", sequences, micro_batch_tokens)
-        return values
-
-    def update(self, batch: ValueBatch, settings: CriticSection, *, seed: int) -> dict[str, float]:
-        """As `Critic.update`."""
-        metrics: dict[str, float] = self._processes.call(f"{self._path}.update", batch, settings, seed=seed)
-        return metrics
-
-    def save(self, folder: Path) -> None:
-        """As `Critic.save`."""
-        self._processes.call(f"{self._path}.save", folder)
-
-
-class LearnerOnProcesses:
+class LearnerOnProcesses(_OnProcesses):
     """A learner that several processes hold, with the methods of `turnwise.policy.learner.learner.Learner`."""
+
+    model: None = None
+    """Each process holds a slice of it."""
 
     def __init__(
         self,
@@ -197,10 +192,9 @@ class LearnerOnProcesses:
         restored: bool = False,
     ) -> None:
         """Load `policy`; with `restored` as `Learner.restore` does."""
-        self.processes = processes
         path = "learner.restore" if restored else "learner"
         self._held = processes.make(path, policy, threads=threads, model=model)
-        self._path = str(self._held.number)
+        super().__init__(processes, str(self._held.number))
         self.critic: CriticOnProcesses | None = None
         weakref.finalize(self, processes.forget, self._held)
 
@@ -215,38 +209,6 @@ class LearnerOnProcesses:
         steps: int = self._call("steps")
         return steps
 
-    def log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
-        """As `Learner.log_probabilities`."""
-        rows: Ragged = self._call("log_probabilities", sequences, temperature, micro_batch_tokens)
-        return rows
-
-    def reference_log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
-        """As `Learner.reference_log_probabilities`."""
-        rows: Ragged = self._call("reference_log_probabilities", sequences, temperature, micro_batch_tokens)
-        return rows
-
-    def supervised_step(
-        self,
-        sequences: Sequences,
-        *,
-        learning_rate: float,
-        micro_batch_tokens: int,
-        maximum_gradient_norm: float = 1.0,
-        weight_decay: float = 0.0,
-        optimizer: SupervisedOptimizer = "adamw",
-    ) -> dict[str, float]:
-        """As `Learner.supervised_step`."""
-        metrics: dict[str, float] = self._call(
-            "supervised_step",
-            sequences,
-            learning_rate=learning_rate,
-            micro_batch_tokens=micro_batch_tokens,
-            maximum_gradient_norm=maximum_gradient_norm,
-            weight_decay=weight_decay,
-            optimizer=optimizer,
-        )
-        return metrics
-
     def update(
         self,
         batch: UpdateBatch,
@@ -258,19 +220,3 @@ class LearnerOnProcesses:
         held = None if sampler is None else sampler._held
         metrics: dict[str, float] = self._call("update", batch, settings, held, teacher)
         return metrics
-
-    def save(self, folder: Path) -> None:
-        """As `Learner.save`."""
-        self._call("save", folder)
-
-    def forget_peak_memory(self) -> None:
-        """As `Learner.forget_peak_memory`."""
-        self._call("forget_peak_memory")
-
-    def peak_memory_bytes(self) -> int:
-        """As `Learner.peak_memory_bytes`, of the first process."""
-        peak: int = self._call("peak_memory_bytes")
-        return peak
-
-    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
-        return self.processes.call(f"{self._path}.{name}", *arguments, **named)
