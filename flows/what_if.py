@@ -103,13 +103,7 @@ def credit_again(
 def _state(run: RecordedRun, number: int, experiment: Experiment) -> tuple[Run, Iteration]:
     """The run and its iteration as they were before credit was given."""
     artifacts = run.artifacts
-    names = Prepared.__dataclass_fields__
-    if missing := sorted(names.keys() - artifacts.prepared.keys()):
-        raise ConfigurationError(
-            f"{run.name} was recorded by an earlier version, which did not name its {', '.join(missing)}: run it again",
-            "TW-other-version",
-        )
-    prepared = Prepared(**{name: artifacts.prepared[name] for name in names})
+    prepared = Prepared(**artifacts.prepared)
     before, made = _before(run, number), artifacts.iterations[number - 1]
     lagged = experiment.rollout.lag and number > 1 and "returned" not in artifacts.iterations[number - 2]
     earlier = _before(run, number - 1) if lagged else None

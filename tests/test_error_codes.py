@@ -26,7 +26,7 @@ def kinds(kind: type[TurnwiseError] = TurnwiseError) -> Iterator[type[TurnwiseEr
         yield from kinds(each)
 
 
-KINDS = {kind.__name__ for kind in kinds()} | {"EarlierRecord", "WorkerFailed", "WorkerLost"}
+KINDS = {kind.__name__ for kind in kinds()} | {"WorkerFailed", "WorkerLost"}
 
 
 def name_of(expression: ast.AST) -> str:

@@ -16,7 +16,7 @@ from stage_samples import trajectory, turn
 
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import write_trajectories
-from turnwise.records.reproduction import answer, cli_of, equal, margin_of
+from turnwise.records.reproduction import answer, equal, margin_of
 from turnwise.store import Reference, Store, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 
@@ -95,13 +95,6 @@ def test_a_run_that_ended_earlier_differs_where_the_other_goes_on(elsewhere: Sto
     shorter = RecordedRun("id", again.name, "ablation", True, {}, {}, artifacts, {})
     found, words = told(run, shorter, elsewhere)
     assert not found and "the first that differs is test: evaluation" in words and words.endswith("now None\n")
-
-
-def test_the_command_line_is_found_where_the_code_of_the_run_has_it(tmp_path: Path) -> None:
-    (tmp_path / "flows").mkdir()
-    (tmp_path / "flows" / "cli.py").touch()
-    assert cli_of(tmp_path) == "flows.cli"
-    assert cli_of(Path(__file__).parents[2]) == "flows.commands.cli"
 
 
 def solving(store: Store, seed: int, solved: int) -> RecordedRun:

@@ -123,10 +123,3 @@ def test_a_run_that_has_made_nothing_is_refused_with_a_reason(store: str) -> Non
         find_runs(store, "nothing yet")
     with pytest.raises(ConfigurationError, match=r"ablation'.*TW-other-version"):
         find_runs(store)
-
-
-def test_the_task_sets_of_earlier_code_which_are_one_artifact_are_found() -> None:
-    earlier = made("base", 1).model_copy(update={"prepared": {"panels": reference("panels", "a")}})
-    assert earlier.task_set("train") == earlier.task_set("test") == reference("panels", "a")
-    present = made("base", 1).model_copy(update={"prepared": {"test_task_set": reference("task_set", "b")}})
-    assert present.task_set("test") == reference("task_set", "b")

@@ -24,22 +24,11 @@ def run(*rollouts: str, tokenizer: str = "b") -> RunArtifacts:
     )
 
 
-PANELS = {"train_panel": reference("panel", "a")}
-
-
 def test_steps_stand_in_the_order_of_making() -> None:
     names = [step.name for step in steps(run("1"), run("1"))]
     expected = ["train_task_set", "tokenizer", "start: evaluation", "iteration 1: rollout", "iteration 1: policy"]
     assert names == [*expected, "test: evaluation"]
     assert first_difference(steps(run("1"), run("1"))) is None
-
-
-def test_task_sets_that_earlier_code_called_otherwise_are_compared_too() -> None:
-    earlier = run("1").model_copy(update={"prepared": {"tokenizer": reference("tokenizer", "b"), **PANELS}})
-    assert [step.name for step in steps(earlier, earlier)][:3] == ["train_panel", "tokenizer", "start: evaluation"]
-    other = earlier.model_copy(update={"prepared": {**earlier.prepared, "train_panel": reference("panel", "f")}})
-    different = first_difference(steps(earlier, other))
-    assert different is not None and different.name == "train_panel"
 
 
 def test_the_first_difference_is_the_earliest() -> None:

@@ -42,8 +42,6 @@ from turnwise.tracking.reproduction import (
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME", URL_VARIABLE)
 """Environment variables that would make the reproduced run use the outer project's folders, or find its results."""
 
-CLI_MODULES = ("flows.commands.cli", "flows.cli")
-"""Where the command line is, and where it was in earlier commits."""
 NONE = "none"
 """In place of a commit or a digest: the run recorded none."""
 
@@ -126,7 +124,7 @@ def repeat(run: RecordedRun, folder: Path, settings: Sequence[str] = ()) -> Reco
     """Run one run again in the folder of its code, with its parameters but for `settings`, such as another engine."""
     parameters = _write_parameters(run, folder)
     artifacts = run.artifacts
-    command = [sys.executable, "-m", cli_of(folder), "experiment", "--parameters", parameters]
+    command = [sys.executable, "-m", "flows.commands.cli", "experiment", "--parameters", parameters]
     command += ["--variant", artifacts.variant, "--seed", str(artifacts.seed)]
     command += [part for setting in settings for part in ("-s", setting)]
     ended = subprocess.run(command, cwd=folder, env=_environment(folder), check=False)
@@ -216,11 +214,6 @@ def _in_words(comparison: Repeat, measure: str) -> str:
     return f"{said}; repeating {comparison.further} more would decide it four times in five if nothing differs"
 
 
-def cli_of(folder: Path) -> str:
-    """The module with the command line of the code in a folder, which the code of a recorded run had elsewhere."""
-    return next(name for name in CLI_MODULES if (folder / f"{name.replace('.', '/')}.py").is_file())
-
-
 def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Console) -> bool:
     """Whether a run and its repetition have the same artifacts; prints that, or where and why they first differ.
 
@@ -262,8 +255,8 @@ def _write_parameters(run: RecordedRun, folder: Path) -> str:
         },
         "variants": {artifacts.variant: {}},
         "tracking": {**project["tracking"], "uri": ""},
-        # What it is to compute again must not be found in a shared store. Earlier commits have none.
-        "storage": {name: "" if name == "url" else value for name, value in project["storage"].items()},
+        # What it is to compute again must not be found in a shared store.
+        "storage": {**project["storage"], "url": ""},
     }
     name = f"reproduced-{artifacts.variant}-{artifacts.seed}.yaml"
     with (folder / name).open("w", encoding="utf-8") as file:

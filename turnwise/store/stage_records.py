@@ -13,10 +13,8 @@ record decides neither what is imported nor how it is decoded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from turnwise import progress
 from turnwise.errors import ArtifactError
@@ -25,10 +23,6 @@ from turnwise.store import Reference, Store
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.inspection import Inspected
 from turnwise.store.placed_artifacts import RESULTS
-
-
-class EarlierRecord(ArtifactError):
-    """A record in the format of an earlier version. It is never looked up again: code is part of every cache key."""
 
 
 def records_folder() -> Path:
@@ -75,7 +69,7 @@ def inspect_records(store: Store) -> Inspected:
 
     Whether that artifact is intact is checked by `inspect_artifacts`.
     """
-    damaged, left_over = [], []
+    damaged = []
     keys = list(recorded_keys())
     for number, key in enumerate(keys):
         progress.report("records", number, len(keys))
@@ -83,12 +77,10 @@ def inspect_records(store: Store) -> Inspected:
             reference = _bound(key, store)
             if reference is not None and not (store.root / str(reference)).is_dir():
                 damaged.append(f"the record {records_folder() / key} names {reference}, which the store does not hold")
-        except EarlierRecord:
-            left_over.append(records_folder() / key)
         except (ArtifactError, OSError) as error:
             damaged.append(str(error))
     mended_by = "running the experiment again computes and records it again"
-    return Inspected("records", mended_by, len(keys), damaged, left_over)
+    return Inspected("records", mended_by, len(keys), damaged, [])
 
 
 def _bound(key: str, store: Store) -> Reference | None:
@@ -99,8 +91,8 @@ def _bound(key: str, store: Store) -> Reference | None:
     except FileNotFoundError:
         return None
     try:
-        reference = _reference(json.loads(content))
-    except (ValueError, TypeError, AttributeError) as error:
+        reference = Reference.model_validate_json(content)
+    except ValueError as error:
         raise ArtifactError(
             f"the record {path} cannot be read ({type(error).__name__}: {error})", "TW-damaged-record"
         ) from error
@@ -111,10 +103,3 @@ def _bound(key: str, store: Store) -> Reference | None:
             "TW-damaged-record",
         )
     return reference
-
-
-def _reference(record: dict[str, Any]) -> Reference:
-    """Parse a record. Raises ValueError, TypeError or AttributeError where it is not a stage's record."""
-    if "metadata" in record:
-        raise EarlierRecord("the record was written by an earlier version", "TW-other-version")
-    return Reference.model_validate(record)

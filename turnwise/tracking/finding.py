@@ -30,8 +30,6 @@ from turnwise.world import Split, World, make_world
 
 ARTIFACTS_FILE = "artifacts.json"
 BASELINES_FILE = "baselines.json"
-EARLIER_BASELINES_FILE = "players.json"
-"""The name of that file in runs of earlier versions."""
 UNCOMMITTED_FILE = "uncommitted.diff"
 UNTIL = "ablation.seeds.until"
 """The parameter of an ablation whose seeds are added until its comparisons are decided."""
@@ -82,12 +80,8 @@ class RunArtifacts(BaseModel):
         return _made_world(section["name"], json.dumps(section["parameters"]))
 
     def task_set(self, split: Split) -> Reference:
-        """The task set of a split.
-
-        Runs of earlier versions call it a panel, and the earliest have one artifact with the files of all three splits.
-        """
-        names = (f"{split}_task_set", f"{split}_panel", "panels")
-        return next(self.prepared[name] for name in names if name in self.prepared)
+        """The task set of a split."""
+        return self.prepared[f"{split}_task_set"]
 
 
 @cache
@@ -268,9 +262,7 @@ def _with_artifacts(client: TrackingClient, entities: list[Any], chosen: list[An
 
 
 def _recorded(client: TrackingClient, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:
-    baseline_episodes = None
-    if parent is not None:
-        baseline_episodes = _read(client, parent, BASELINES_FILE) or _read(client, parent, EARLIER_BASELINES_FILE)
+    baseline_episodes = None if parent is None else _read(client, parent, BASELINES_FILE)
     return RecordedRun(
         id=entity.info.run_id,
         name=entity.info.run_name,

@@ -97,9 +97,7 @@ def _worded(value: Any) -> str:
 
 def _named(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
     order = (*(f"{split}_task_set" for split in SPLITS), "demonstrations", "tokenizer", "warm_start")
-    # Runs of earlier code call their task sets otherwise; nothing was made before these.
-    names = [*(name for name in run.prepared if name not in order), *(name for name in order if name in run.prepared)]
-    yield from ((name, run.prepared[name]) for name in names)
+    yield from ((name, run.prepared[name]) for name in order if name in run.prepared)
     yield "start: evaluation", run.start
     if run.start_at_horizon is not None:
         yield "start: evaluation at the horizon", run.start_at_horizon
