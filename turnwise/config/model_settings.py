@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.quantities import Batch, Processes, Seed, Threads, Tokens
-from turnwise.config.schema import Section
+from turnwise.config.schema import Section, is_one
 from turnwise.errors import ConfigurationError
 
 EngineName = Literal["vllm", "embedded"]
@@ -141,11 +141,6 @@ class ModelOptions(Section):
     bit."""
 
 
-def _is_one(number: int) -> bool:
-    """Whether a number is left out of what is recorded: the default has the keys and the digests of before it was."""
-    return number == 1
-
-
 class Compute(ModelOptions):
     """Where the engine and the learner run, and how: the section `compute`."""
 
@@ -162,15 +157,15 @@ class Compute(ModelOptions):
     sleep_level: Annotated[SleepLevel, Field(exclude_if=_is_default)] = 0
     """What vLLM gives back of a card while the learner computes. 0: nothing; 1: its cache, and its weights go to the
     host; 2: cache and weights, and it gets the weights again from the learner. No result depends on it."""
-    learner_processes: Annotated[Processes, Field(exclude_if=_is_one)] = 1
+    learner_processes: Annotated[Processes, Field(exclude_if=is_one)] = 1
     """Processes that train the policy together, on a device of their own each: see `turnwise.policy.learner.processes`.
     Mini-batches are the same for any number, and results differ by rounding, so a number above 1 is part of the cache
     key. A saved policy goes on with any number."""
-    engines: Annotated[Processes, Field(exclude_if=_is_one)] = 1
+    engines: Annotated[Processes, Field(exclude_if=is_one)] = 1
     """Engines that share the groups of a rollout, each in a process of its own where there are several: see
     `turnwise.policy.engines.processes`. A number repeats to the bit, and another samples other replies, so a number
     above 1 is part of the cache key."""
-    tensor_parallel: Annotated[Processes, Field(exclude_if=_is_one)] = 1
+    tensor_parallel: Annotated[Processes, Field(exclude_if=is_one)] = 1
     """Devices that one engine computes on together, for a policy too large for one: vLLM's tensor parallelism. It must
     divide the policy's attention heads. Results differ by rounding."""
     engines_apart: Annotated[bool, Field(exclude_if=_is_default)] = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer
+from pydantic import Field, ValidationInfo, field_validator
 
 from turnwise.config.model_settings import Adapter
 from turnwise.config.quantities import (
@@ -21,13 +21,11 @@ from turnwise.config.quantities import (
     Whole,
     because,
 )
-from turnwise.config.schema import Section
+from turnwise.config.schema import Section, is_none
 from turnwise.errors import ConfigurationError
 
 Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean", "token-sum", "sequence-sum"]
 Schedule = Literal["constant", "linear", "cosine"]
-LATER = ("token_selection", "off_policy_bound", "distillation")
-"""Keys of `optimization` that no recorded digest has."""
 
 
 class AdaptivePenalty(Section):
@@ -250,12 +248,12 @@ class UpdateOptions(Section):
     weigh as in the aggregation of the loss, as in verl; TRL's bonus is a mean over all tokens, whatever that is."""
     reference: ReferencePenalty | None = None
     correction: ImportanceCorrection | None = None
-    token_selection: TokenSelection | None = None
+    token_selection: Annotated[TokenSelection | None, Field(exclude_if=is_none)] = None
     """Reply tokens that the policy loss leaves out, or holds where they are. null: none."""
-    off_policy_bound: Positive | None = None
+    off_policy_bound: Annotated[Positive | None, Field(exclude_if=is_none)] = None
     """In nats: a token with a negative advantage has no loss where its sequence's mean of log mu - log pi is above
     this, mu being the engine and pi the policy at that step (DeepSeek-V3.2). null: no bound."""
-    distillation: Distillation | None = None
+    distillation: Annotated[Distillation | None, Field(exclude_if=is_none)] = None
     """Learn from a teacher over the whole vocabulary: another model, or the policy in hindsight. null: from none."""
     mini_batches: Batch = 1
     """Optimizer steps per epoch; must divide prompts x group_size. Above 1 the sequences are shuffled and dealt out as
@@ -301,12 +299,6 @@ class UpdateOptions(Section):
                 "TW-unread-option",
             )
         return constant
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_off(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As it is, without the keys that were added later and are not set: they change no digest of what was."""
-        values: dict[str, Any] = write(self)
-        return {key: value for key, value in values.items() if key not in LATER or value is not None}
 
     @property
     def penalty_in_loss(self) -> ReferencePenalty | None:

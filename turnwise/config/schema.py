@@ -13,11 +13,9 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    SerializerFunctionWrapHandler,
     Tag,
     ValidationInfo,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
@@ -51,6 +49,16 @@ from turnwise.world import with_preset
 
 BESIDE_RESULTS = frozenset({"storage", "tracking"})
 """The sections that no result depends on."""
+
+
+def is_none(value: object) -> bool:
+    """Whether a key is left out of what is recorded: null has the digests of before it was."""
+    return value is None
+
+
+def is_one(number: int) -> bool:
+    """Likewise 1."""
+    return number == 1
 
 
 class Section(BaseModel):
@@ -267,7 +275,7 @@ class CriticSection(Section):
     """Factor of its loss where it is added to the policy's: for trunk `policy`, and null for `own`."""
     initial: Literal["policy", "random"] = "policy"
     """Weights that a trunk of its own begins with: the warm start's, or random ones."""
-    heads: Annotated[int, Field(ge=1, le=2)] = 1
+    heads: Annotated[int, Field(ge=1, le=2, exclude_if=is_one)] = 1
     """2, for trunk `own`: two values from one trunk, of which the smaller counts (ArCHer). They begin random, since
     alike ones would stay alike, and learn the same targets."""
     learning_rate: LearningRate
@@ -325,12 +333,6 @@ class CriticSection(Section):
                 "TW-conflicting-options",
             )
         return clip
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_off(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As it is, without `heads` where there is one, which no recorded digest has."""
-        values: dict[str, Any] = write(self)
-        return {key: value for key, value in values.items() if key != "heads" or value != 1}
 
 
 class EvaluationSection(Section):
@@ -433,15 +435,9 @@ class Ablation(Section):
     """Names of entries of `variants`."""
     success_threshold: Share = 0.8
     """Of the validation task set: the report tells after how many iterations each run reached it."""
-    budget: Budget | None = None
+    budget: Annotated[Budget | None, Field(exclude_if=is_none)] = None
     """What a run may spend at which the variants are compared, too, such as `{sampled_tokens: 2_000_000}`: on the
     validation task set, between evaluations on a straight line. null: the report shows each cost, without verdicts."""
-
-    @model_serializer(mode="wrap")
-    def _without_no_budget(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As it is, without a budget where there is none, which changes no digest of what was."""
-        values: dict[str, Any] = write(self)
-        return {key: value for key, value in values.items() if key != "budget" or value is not None}
 
     @property
     def until(self) -> SeedsUntil | None:
