@@ -46,7 +46,7 @@ PROCESSES: Mapping[str, str] = {
     "*chrom*": "the one browser of the process",
     "*playwright*": "the driver of that browser",
     "*-m flows.runtime.server *": "what ends the Prefect server of the session when nobody needs it any more",
-    "*flows.runtime.own_pages:application*": "the Prefect server of the session",
+    "*flows.runtime.server:application*": "the Prefect server of the session",
 }
 """Processes that go on, by a pattern of their command line, and why."""
 

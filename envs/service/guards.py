@@ -80,8 +80,8 @@ class OwnHost:
         if scope["type"] == "lifespan" or self._is_own(given := dict(scope["headers"]).get(b"host", b"")):
             return await self._app(scope, receive, send)
         message = (
-            f"the Host header must name this server; found {given.decode('latin-1')!r}: start the server with "
-            "--allow-host NAME for a name that clients reach it by"
+            "the Host header must name this server, by an address of it or a name that it was started with "
+            f"(--allow-host); found {given.decode('latin-1')!r}"
         )
         return await refused(Refusal(Reason.WRONG_HOST, message))(scope, receive, send)
 
@@ -102,14 +102,15 @@ class OwnOrigin:
     too. It says in the Origin header whose page that is. Clients that are no browser send none.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, others: Collection[str] = ()) -> None:
+        """`others` are origins whose pages may, too."""
+        self._app, self._others = app, [each.encode() for each in others]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         headers = dict(scope.get("headers", ()))
-        origin = headers.get(b"origin")
-        if origin is None or origin.lower().partition(b"://")[2] == headers.get(b"host", b"").lower():
+        origin, own = headers.get(b"origin"), headers.get(b"host", b"").lower()
+        if origin is None or origin in self._others or origin.lower().partition(b"://")[2] == own:
             return await self._app(scope, receive, send)
         message = (
             f"only this server's own pages may use it from a browser; found the origin {origin.decode('latin-1')!r}"

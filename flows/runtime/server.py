@@ -21,7 +21,7 @@ takes 30 with a new database, 26 after that and 21 with the settings below, for 
 imports all of Prefect once more; `prefect server stop` takes 7 for 0.8. A server that was killed leaves its file
 `server.pid`, because of which the next start is refused (status 1) until somebody gives `prefect server stop`. It never
 stops by itself, it has one port for all homes unless each is given one, and its pages are open to every host name and
-origin (`flows.runtime.own_pages` closes them).
+origin (`application` closes them).
 
 A server on this machine, or one that NO_PROXY names, is reached without a proxy. Prefect's client reads HTTP_PROXY,
 HTTPS_PROXY and ALL_PROXY, and makes a connection for each of them, whether or not it will use it. For a SOCKS proxy
@@ -53,16 +53,18 @@ import urllib.request
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
-from flows.runtime.own_pages import ORIGINS_VARIABLE, own_origins
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home
 from turnwise.store.atomic_write import make_file
 from turnwise.store.full_disk import require_room
 from turnwise.store.sqlite_files import copy_prepared, keep_prepared, sqlite_address
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 CLIENT_SETTINGS = {
     "DO_NOT_TRACK": "true",
@@ -120,6 +122,7 @@ BATCHED_RECORDS = {
 
 
 DATABASE = "prefect.db"
+ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -145,7 +148,7 @@ def start_process(folder: Path, port: int) -> subprocess.Popen[bytes]:
     """Start the server of a folder, with the tables of another home's server where the folder has no database."""
     copy_tables(folder)
     make_file(folder / DATABASE)
-    app = ["--factory", "flows.runtime.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[2])]
+    app = ["--factory", "flows.runtime.server:application", "--app-dir", str(Path(__file__).resolve().parents[2])]
     app += ["--host", "127.0.0.1", "--port", str(port)]
     return subprocess.Popen(
         [sys.executable, "-m", "uvicorn", *app, "--log-level", "warning", "--lifespan", "on"],
@@ -155,13 +158,26 @@ def start_process(folder: Path, port: int) -> subprocess.Popen[bytes]:
     )
 
 
+def application() -> ASGIApp:
+    """Prefect's application, for this machine and the server's own pages alone.
+
+    Prefect's API has no password. Unprotected, any web page that the user visits could delete runs through the browser.
+    """
+    from prefect.server.api.server import create_app
+
+    from envs.service.guards import OwnHost, OwnOrigin
+
+    own_pages = os.environ[ORIGINS].split(",")  # of 127.0.0.1 and of localhost, which ask each other
+    return OwnHost(OwnOrigin(create_app(), own_pages), host="127.0.0.1", others=())
+
+
 def process_settings(folder: Path, port: int) -> dict[str, str]:
     """The environment variables of the server."""
     chosen = {
         **CLIENT_SETTINGS,
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": address(port),
-        ORIGINS_VARIABLE: own_origins(port),
+        ORIGINS: f"http://127.0.0.1:{port},http://localhost:{port}",
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": sqlite_address(folder / DATABASE, "sqlite+aiosqlite"),
         **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in UNNEEDED_SERVICES},
         **{name: os.environ.get(name, value) for name, value in REMOVAL_OF_OLD_RUNS.items()},

@@ -167,7 +167,7 @@ def test_a_page_of_another_origin_hears_no_events(prefect_server: str) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::1", ""])
 def test_a_name_that_others_have_pointed_at_this_machine_is_refused(prefect_server: str, host: str) -> None:
-    assert ask(prefect_server, "GET", "/api/health", Host=host) == (403, "")
+    assert ask(prefect_server, "GET", "/api/health", Host=host) == (421, "")
     assert ask(prefect_server, "GET", "/api/health", Host="localhost:1")[0] == 200  # a port may be forwarded
 
 
