@@ -24,7 +24,6 @@ from flows.credit_study import study_credit
 from flows.evaluate import evaluation, preparation
 from flows.plan import Plan, plan_ablation
 from flows.python.recorded import runs
-from flows.report import AblationResult
 from flows.runtime.disk import free_disk, needs_of
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process
@@ -193,10 +192,7 @@ def ablation(
         approval: pause before anything is computed, with the plan as the question, until somebody has answered it.
     """
     _begin()
-    chosen = _load(parameters, overlays, changes, settings)
-    if approval and not _is_approved(chosen):
-        return Cancelled(message="The plan was not approved.")
-    return _digest(run_flow(comparison, chosen))
+    return _compare(_load(parameters, overlays, changes, settings), approval)
 
 
 @flow(name="experiment", flow_run_name=_run_name)
@@ -221,10 +217,7 @@ def experiment(
         approval: pause before anything is computed, with the plan as the question, until somebody has answered it.
     """
     _begin()
-    chosen = single(_load(parameters, overlays, changes, settings), variant, seed)
-    if approval and not _is_approved(chosen):
-        return Cancelled(message="The plan was not approved.")
-    return _digest(run_flow(comparison, chosen))
+    return _compare(single(_load(parameters, overlays, changes, settings), variant, seed), approval)
 
 
 @flow(name="sweep", flow_run_name=_run_name)
@@ -288,8 +281,11 @@ def credit_study(
     return run_flow(study_credit, chosen, policy, tasks, replays, recorded).digest
 
 
-def _digest(result: AblationResult) -> str:
-    """The digest of a result. Raises TrainingEnded where a fault has left out runs."""
+def _compare(chosen: Experiment, approval: bool) -> str | State[Any]:
+    """The digest of an ablation, or a cancelled state. Raises TrainingEnded where a fault has left out runs."""
+    if approval and not _is_approved(chosen):
+        return Cancelled(message="The plan was not approved.")
+    result = run_flow(comparison, chosen)
     result.require_whole()
     return result.digest
 

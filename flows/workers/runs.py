@@ -19,7 +19,7 @@ from turnwise import progress
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.training_runs.display import WorkerView
-from turnwise.training_runs.observing import Observer, StageCall, observing
+from turnwise.training_runs.observing import Observer, observing
 from turnwise.training_runs.state import Iteration, Prepared, Run
 
 SECONDS_BETWEEN_PROGRESS = 0.5
@@ -110,51 +110,32 @@ class Report:
     arguments: tuple[Any, ...]
 
 
+def _reported(method: str) -> Callable[..., None]:
+    """The method of this name of a `RunReporter`: it sends its call."""
+
+    def report(self: RunReporter, *arguments: Any) -> None:
+        self.send(Report(method, arguments))
+
+    return report
+
+
 class RunReporter(Observer):
-    """In a worker: sends what this process is to show and to record of a run."""
+    """In a worker: sends what this process is to show of a run and, as a `RunRecord`, what it is to record."""
 
     def __init__(self, send: Callable[[Report], None]) -> None:
         """`send` may be called by several threads."""
-        self._send = send
+        self.send = send
         self._last = 0.0
-
-    def started(self, stage: str, label: str) -> None:
-        """Report that a stage begins to compute."""
-        self._send(Report("started", (stage, label)))
-
-    def finished(self, call: StageCall) -> None:
-        """Report that a stage has returned."""
-        self._send(Report("finished", (call,)))
 
     def progressed(self, report: progress.Progress) -> None:
         """Report how far the stage is, at most twice a second."""
         if time.monotonic() - self._last >= SECONDS_BETWEEN_PROGRESS:
             self._last = time.monotonic()
-            self._send(Report("progressed", (report,)))
+            self.send(Report("progressed", (report,)))
 
-    def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
-        """Report that a run begins."""
-        self._send(Report("open", (run_name, variant, seed, experiment)))
-
-    def start(self, run: Run) -> None:
-        """Report that the warm start is evaluated."""
-        self._send(Report("start", (run,)))
-
-    def iteration(self, run: Run, iteration: Iteration) -> None:
-        """Report an iteration."""
-        self._send(Report("iteration", (run, iteration)))
-
-    def finish(self, run: Run) -> None:
-        """Report a run that has been tested."""
-        self._send(Report("finish", (run,)))
-
-    def leave_out(self, run_name: str, fault: TrainingEnded) -> None:
-        """Report that a fault has ended a run."""
-        self._send(Report("leave_out", (run_name, fault)))
-
-    def fail(self, run_name: str, reason: str) -> None:
-        """Report that a run has failed."""
-        self._send(Report("fail", (run_name, reason)))
+    started, finished = _reported("started"), _reported("finished")
+    open, start, iteration = _reported("open"), _reported("start"), _reported("iteration")
+    finish, leave_out, fail = _reported("finish"), _reported("leave_out"), _reported("fail")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ class FileTokenizer:
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
-        environment.filters["tojson"] = _to_json
+        environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)  # without Jinja's escapes for HTML
         environment.globals["raise_exception"] = _raise
         return environment.from_string(without_generation_tags(template or "")).render(
             messages=messages,
@@ -128,8 +129,7 @@ def _chat_template(folder: Path, configuration: Mapping[str, Any]) -> str | dict
         named = configuration.get("chat_template")
         if not isinstance(named, list):
             return named
-        templates = {each["name"]: each["template"] for each in named}
-        return templates
+        return {each["name"]: each["template"] for each in named}
     return templates["default"] if list(templates) == ["default"] else templates
 
 
@@ -141,17 +141,6 @@ def _text(token: Any) -> str:
 def _listed(configuration: Mapping[str, Any], key: str) -> list[str]:
     named = configuration.get(key) or []
     return [_text(token) for token in (named.values() if isinstance(named, Mapping) else named)]
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON without Jinja's own escapes for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise(message: str) -> None:
