@@ -14,7 +14,7 @@ from lab.pretraining.corpus import recall
 from turnwise.agent.imitation import conversation_sequence
 from turnwise.experiment import load
 from turnwise.policy.pretrained import BASE_POLICIES, base_policies, pretrained, pretrained_folder
-from turnwise.policy.published import require_usable
+from turnwise.policy.published import ModelUse, require_usable
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
 
 NAMES = base_policies()
@@ -50,7 +50,7 @@ def test_a_base_policy_goes_the_way_of_a_model_that_was_downloaded(name: str, tm
     assert found is not None and same is not None and found.content == same.content
     assert pretrained_folder(found) == BASE_POLICIES / name
     for engine in ("vllm", "embedded"):
-        require_usable(pretrained_folder(found), engine=engine, context_tokens=320)
+        require_usable(pretrained_folder(found), ModelUse(engine, 320))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,7 +16,7 @@ from transformers import LlamaForCausalLM
 
 from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import CONVERSION_FILE, convert, in_words, read_header, require_gguf
-from turnwise.policy.published import require_usable
+from turnwise.policy.published import ModelUse, require_usable
 from turnwise.policy.sizes import count
 from turnwise.policy.tokenizer import load_frame
 from turnwise.store.digests import sha256_of
@@ -45,7 +45,7 @@ def test_weights_are_those_of_the_file_dequantised(tmp_path: Path, precision: gg
             assert np.array_equal(read[name].numpy(), gguf.dequantize(rounded, precision)), name
         assert read[name].dtype == torch.float32 and np.allclose(read[name].numpy(), tensor.numpy(), atol=0.02)
     assert "quantization_config" not in json.loads((folder / "config.json").read_text())
-    require_usable(folder, engine="embedded", context_tokens=POSITIONS)
+    require_usable(folder, ModelUse("embedded", POSITIONS))
 
 
 def test_the_converted_model_computes_what_the_model_computed(tmp_path: Path) -> None:

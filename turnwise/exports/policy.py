@@ -85,14 +85,14 @@ def write_policy(
 ) -> None:
     """Write a policy of the run, its tokenizer and its card into `folder`, all or nothing, and check that it loads."""
     from turnwise.policy.publication import export_policy
-    from turnwise.policy.published import require_usable
+    from turnwise.policy.published import ModelUse, require_usable
 
     experiment, store = run.artifacts.experiment, default_store()
     tokenizer = store.folder(run.artifacts.prepared["tokenizer"])
     with atomic_folder(folder) as partial, whole_policy(policy) as weights:
         export_policy(weights, tokenizer, partial, temperature=experiment["rollout"]["temperature"])
         (partial / CARD).write_text(card_of(run, policy, iteration), encoding="utf-8")
-        require_usable(partial, engine="embedded", context_tokens=experiment["agent"]["context_tokens"])
+        require_usable(partial, ModelUse("embedded", experiment["agent"]["context_tokens"]))
 
 
 def register_best(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from turnwise.config.model_settings import require_kernels, require_parts
@@ -23,7 +23,6 @@ from turnwise.policy.sizes import configured_dimensions, read_configuration
 from turnwise.policy.tokenizer import GENERATION_FILE, generation_end_tokens, load_tokenizer
 from turnwise.policy.weight_files import require_fitting_weights, require_weights_form
 
-NO_SWITCHES: Mapping[str, Any] = MappingProxyType({})
 PLAIN_GENERATION = frozenset(
     {
         "_from_model_config",
@@ -44,16 +43,24 @@ PLAIN_GENERATION = frozenset(
 """Keys of a generation configuration that no value makes unreadable, but for the end tokens, which are looked at."""
 
 
-def require_readable(
-    folder: Path,
-    *,
-    engine: str,
-    tensor_parallel: int = 1,
-    context_tokens: int,
-    chat_template_kwargs: Mapping[str, Any] = NO_SWITCHES,
-    functions: DeclaredFunctions | None = None,
-) -> None:
-    """Raise ConfigurationError for what the folder's own files show to be unusable; arguments as in `require_usable`.
+@dataclass(frozen=True)
+class ModelUse:
+    """What a model is to be used for."""
+
+    engine: str
+    """Whose kernels compute attention."""
+    context_tokens: int
+    """The most that a context has."""
+    tensor_parallel: int = 1
+    """By how many its heads must be divisible."""
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Switches that its chat template must read."""
+    functions: DeclaredFunctions | None = None
+    """What its chat template must declare."""
+
+
+def require_readable(folder: Path, use: ModelUse) -> None:
+    """Raise ConfigurationError for what the folder's own files show to be unusable; otherwise as `require_usable`.
 
     What only transformers can tell, of an architecture or a tokenizer of another kind, is asked of it.
     """
@@ -61,54 +68,36 @@ def require_readable(
     values = read_configuration(folder) or {}
     dimensions = configured_dimensions(values)
     if dimensions is None:
-        require_usable(
-            folder,
-            engine=engine,
-            tensor_parallel=tensor_parallel,
-            context_tokens=context_tokens,
-            chat_template_kwargs=chat_template_kwargs,
-            functions=functions,
-        )
+        require_usable(folder, use)
         return
-    _require_heads(folder, dimensions.heads, dimensions.head_dimension, engine, tensor_parallel)
-    _require_room(values.get("max_position_embeddings"), context_tokens)
+    _require_heads(str(folder), dimensions.heads, dimensions.head_dimension, use)
+    _require_room(values.get("max_position_embeddings"), use)
     require_fitting_weights(folder)
     require_vocabulary_file(folder)
     _require_generation(folder)
     tokenizer = _tokenizer(folder)
-    _require_frame(folder, tokenizer, chat_template_kwargs, functions)
+    _require_frame(folder, tokenizer, use)
     _require_vocabulary(folder, len(tokenizer), dimensions.vocabulary)
 
 
-def require_sizes(
-    values: Mapping[str, Any], named: str, *, engine: str, tensor_parallel: int, context_tokens: int
-) -> None:
+def require_sizes(values: Mapping[str, Any], named: str, use: ModelUse) -> None:
     """Raise ConfigurationError where the sizes of a `config.json` fit neither the engine nor the agent's contexts.
 
     `named` is how the user named the model.
     """
     if (dimensions := configured_dimensions(values)) is not None:
-        _require_heads(Path(named), dimensions.heads, dimensions.head_dimension, engine, tensor_parallel)
-    _require_room(values.get("max_position_embeddings"), context_tokens)
+        _require_heads(named, dimensions.heads, dimensions.head_dimension, use)
+    _require_room(values.get("max_position_embeddings"), use)
 
 
-def require_usable(
-    folder: Path,
-    *,
-    engine: str,
-    tensor_parallel: int = 1,
-    context_tokens: int,
-    chat_template_kwargs: Mapping[str, Any] = NO_SWITCHES,
-    functions: DeclaredFunctions | None = None,
-) -> None:
+def require_usable(folder: Path, use: ModelUse) -> None:
     """Raise ConfigurationError unless the model in `folder` can be loaded, sampled from and prompted.
 
-    It must be a causal language model whose head dimension the engine's kernels support, whose heads `tensor_parallel`
-    divides, with room for `context_tokens` tokens. Its weight files must be intact, and hold the tensors of the model
-    that its configuration describes, none missing, none of another shape, none besides. Its tokenizer must fit the
-    model and have a chat template that ends a reply with a token, reads the switches `chat_template_kwargs` and
-    declares `functions`. Its generation configuration must be readable and name end tokens of that tokenizer. No weight
-    is loaded.
+    It must be a causal language model with heads and positions as `use` needs them. Its weight files must be intact,
+    and hold the tensors of the model that its configuration describes, none missing, none of another shape, none
+    besides. Its tokenizer must fit the model and have a chat template that ends a reply with a token, and has what
+    `use` needs. Its generation configuration must be readable and name end tokens of that tokenizer. No weight is
+    loaded.
     """
     from transformers import AutoConfig, GenerationConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -125,14 +114,14 @@ def require_usable(
     text = configuration.get_text_config()
     heads = getattr(text, "num_attention_heads", None)
     dimension = getattr(text, "head_dim", None) or (heads and text.hidden_size // heads)
-    _require_heads(folder, heads, dimension, engine, tensor_parallel)
-    _require_room(getattr(text, "max_position_embeddings", None), context_tokens)
+    _require_heads(str(folder), heads, dimension, use)
+    _require_room(getattr(text, "max_position_embeddings", None), use)
     require_fitting_weights(folder)
     require_vocabulary_file(folder)
     tokenizer = _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
     if (folder / GENERATION_FILE).is_file():
         _read(folder, GENERATION_FILE, lambda: GenerationConfig.from_pretrained(str(folder)))
-    _require_frame(folder, tokenizer, chat_template_kwargs, functions)
+    _require_frame(folder, tokenizer, use)
     _require_vocabulary(folder, len(tokenizer), text.vocab_size)
 
 
@@ -156,13 +145,11 @@ def _tokenizer(folder: Path) -> Any:
     return _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
 
 
-def _require_frame(
-    folder: Path, tokenizer: Any, switches: Mapping[str, Any], functions: DeclaredFunctions | None
-) -> None:
+def _require_frame(folder: Path, tokenizer: Any, use: ModelUse) -> None:
     ends = _read(folder, GENERATION_FILE, lambda: generation_end_tokens(folder))
     try:
-        set_switches(tokenizer, switches)
-        frame_of(tokenizer, ends, functions)
+        set_switches(tokenizer, use.chat_template_kwargs)
+        frame_of(tokenizer, ends, use.functions)
     except ConfigurationError as error:
         raise ConfigurationError(f"policy.model {folder}: {error}") from error
 
@@ -187,20 +174,20 @@ def _read(folder: Path, name: str, read: Any) -> Any:
         ) from error
 
 
-def _require_heads(folder: Path, heads: int | None, dimension: int | None, engine: str, tensor_parallel: int) -> None:
+def _require_heads(named: str, heads: int | None, dimension: int | None, use: ModelUse) -> None:
     if dimension:
         try:
-            require_kernels(dimension, 1, engine)
+            require_kernels(dimension, 1, use.engine)
         except ConfigurationError as error:
-            raise ConfigurationError(f"policy.model {folder}: {error}") from error
+            raise ConfigurationError(f"policy.model {named}: {error}") from error
     if heads:
-        require_parts(tensor_parallel, heads)
+        require_parts(use.tensor_parallel, heads)
 
 
-def _require_room(positions: Any, context_tokens: int) -> None:
-    if isinstance(positions, int) and context_tokens > positions:
+def _require_room(positions: Any, use: ModelUse) -> None:
+    if isinstance(positions, int) and use.context_tokens > positions:
         raise ConfigurationError(
             f"agent.context_tokens must be at most what policy.model has positions for, {positions}; "
-            f"found {context_tokens}",
+            f"found {use.context_tokens}",
             "TW-long-context",
         )

@@ -51,17 +51,18 @@ def require_model(experiment: Experiment, *, thoroughly: bool = True, converted:
     seconds that importing transformers takes, and a model that is not on this machine is not judged. Of a GGUF only the
     sizes are, until it is `converted`: the folder that it then is in.
     """
-    from turnwise.policy.published import require_readable, require_sizes, require_usable
+    from turnwise.policy.published import ModelUse, require_readable, require_sizes, require_usable
 
     model, compute = experiment.policy.model, experiment.compute
+    use = ModelUse(
+        compute.engine,
+        experiment.agent.context_tokens,
+        compute.tensor_parallel,
+        experiment.policy.chat_template_kwargs,
+        make_format(experiment.agent.format, experiment.made_world).functions,
+    )
     if is_gguf(model):
-        require_sizes(
-            gguf_configuration(model),
-            model,
-            engine=compute.engine,
-            tensor_parallel=compute.tensor_parallel,
-            context_tokens=experiment.agent.context_tokens,
-        )
+        require_sizes(gguf_configuration(model), model, use)
         folder = converted
     elif thoroughly:
         found = pretrained(experiment.policy)
@@ -70,15 +71,7 @@ def require_model(experiment: Experiment, *, thoroughly: bool = True, converted:
         folder = model_directory(model)
     if folder is None:
         return
-    require = require_usable if thoroughly else require_readable
-    require(
-        folder,
-        engine=compute.engine,
-        tensor_parallel=compute.tensor_parallel,
-        context_tokens=experiment.agent.context_tokens,
-        chat_template_kwargs=experiment.policy.chat_template_kwargs,
-        functions=make_format(experiment.agent.format, experiment.made_world).functions,
-    )
+    (require_usable if thoroughly else require_readable)(folder, use)
 
 
 def require_device(compute: Compute) -> None:

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from stage_samples import Small
 
 from lab.pretraining.pretrain import PublicationParameters, base_policy
-from turnwise.policy.published import require_usable
+from turnwise.policy.published import ModelUse, require_usable
 from turnwise.store import Reference, default_store
 
 
@@ -26,7 +26,7 @@ def test_its_weights_are_the_policys_rounded_to_bfloat16(small: Small) -> None:
 
 
 def test_an_experiment_can_start_from_its_folder(small: Small) -> None:
-    require_usable(default_store().folder(published(small)), engine="embedded", context_tokens=256)
+    require_usable(default_store().folder(published(small)), ModelUse("embedded", 256))
 
 
 def test_the_same_policy_gives_the_same_files(small: Small) -> None:

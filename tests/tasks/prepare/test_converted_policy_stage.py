@@ -11,7 +11,7 @@ from tasks.caching import cache_key
 from tasks.prepare.materials import ConversionParameters, TokenizerParameters, converted_policy, tokenizer
 from tests.policy.gguf_samples import write_gguf
 from turnwise.errors import ConfigurationError
-from turnwise.policy.published import require_usable
+from turnwise.policy.published import ModelUse, require_usable
 from turnwise.store import default_store
 
 
@@ -22,7 +22,7 @@ def parameters(small: Small, path: Path) -> ConversionParameters:
 def test_the_policy_can_be_used_and_its_tokenizer_is_that_of_the_file(small: Small, tmp_path: Path) -> None:
     model = write_gguf(tmp_path / "model.gguf")
     made = converted_policy.fn(parameters(small, tmp_path / "model.gguf"))
-    require_usable(default_store().folder(made), engine="embedded", context_tokens=256)
+    require_usable(default_store().folder(made), ModelUse("embedded", 256))
     assert made.kind == "policy" and default_store().metrics(made) == {
         "parameters": sum(each.numel() for each in model.parameters())
     }
