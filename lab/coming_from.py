@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from turnwise.config.peer_names import PAPERS, PEER_NAMES, SYSTEMS, PeerName
+from turnwise.config.peer_names import PAPERS, SYSTEMS, PeerName, peer_names
 
 HEAD = """# Coming from another system
 
@@ -15,7 +15,7 @@ write into `params.yaml` is answered from this table. Read in verl 0.9.1, TRL 1.
 a9564572e, AReaL cbff54d64, prime-rl 559b44772, ROLL 8eb27cc2 and verl-agent 20bd331.
 
 `tests/parity/` calls TRL's and verl's own functions beside ours on random batches, values and gradients.
-`python -m lab.coming_from > docs/coming-from.md` makes this page, from `turnwise/config/peer_names.py`.
+`python -m lab.coming_from > docs/coming-from.md` makes this page, from `turnwise/config/peer_names.json`.
 """
 
 WHEREVER = (
@@ -61,7 +61,7 @@ def page() -> str:
     general = "\n".join(f"| {what} | {others} | {here} |" for what, others, here in WHEREVER)
     parts = [HEAD, f"\n## What differs wherever you come from\n\n| | others | here |\n|---|---|---|\n{general}\n"]
     for system in SYSTEMS:
-        rows = [row for row in PEER_NAMES if row.system == system]
+        rows = [row for row in peer_names() if row.system == system]
         title = "By the names of papers" if system == PAPERS else system
         lines = "\n".join(_line(row) for row in rows)
         theirs = "paper" if system == PAPERS else f"in {system}"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.coming_from import page
-from turnwise.config.peer_names import ANY, ESTIMATOR, OPTIONS, PEER_NAMES, SYSTEMS, PeerName, peer_answer
+from turnwise.config.peer_names import ANY, SYSTEMS, PeerName, peer_answer, peer_names
 from turnwise.credit import ESTIMATORS
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
@@ -33,22 +33,22 @@ def with_numbers(value: Any, key: str = "") -> Any:
     return NUMBERS.get(key, 0.28) if chosen else value
 
 
-@pytest.mark.parametrize("row", PEER_NAMES, ids=title)
+@pytest.mark.parametrize("row", peer_names(), ids=title)
 def test_every_row_leads_to_settings_that_an_experiment_can_have(row: PeerName) -> None:
-    needed = {**ALONE, **({OPTIONS: {}} if ESTIMATOR in row.ours else {})}
+    needed = {**ALONE, **({"credit.options": {}} if "credit.estimator" in row.ours else {})}
     load(ROOT / "tests" / "parameters.yaml", [], {**needed, **with_numbers(row.ours)})
 
 
 def test_no_setting_of_a_system_is_listed_twice() -> None:
-    keys = [(row.system, row.key, row.value) for row in PEER_NAMES]
+    keys = [(row.system, row.key, row.value) for row in peer_names()]
     assert len(set(keys)) == len(keys)
-    assert {row.system for row in PEER_NAMES} == set(SYSTEMS)
+    assert {row.system for row in peer_names()} == set(SYSTEMS)
 
 
 def test_the_page_is_made_from_the_table() -> None:
     written = (ROOT / "docs" / "coming-from.md").read_text()
     assert written == page(), "write it again: python -m lab.coming_from > docs/coming-from.md"
-    assert all(row.key in written for row in PEER_NAMES)
+    assert all(row.key in written for row in peer_names())
 
 
 @pytest.mark.parametrize(
