@@ -11,8 +11,9 @@ Nothing of the recorded run is changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from prefect import flow
@@ -144,16 +145,13 @@ def _score_again(
         sampler = {"the policy that sampled it": (iteration.sampler.policy, MODEL_FILES)}
         warm_start = {"its warm start": (state.prepared.warm_start, MODEL_FILES)}
         _require_kept(run, iteration.number, warm_start if {*unmade} <= OF_WARM_START else sampler)
+    makers: dict[str, Callable[[Run, Iteration], Call]] = {
+        "reference": score_under_warm_start,
+        "greedy": play_greedily,
+        **{need: partial(rescore_rollout, need=need) for need in experiment.rescored},
+    }
     for name in needed:
-        if name in made:
-            iteration.made[name] = made[name]
-        elif name == "reference":
-            iteration.made[name] = score_under_warm_start(state, iteration).make()
-        elif name == "greedy":
-            iteration.made[name] = play_greedily(state, iteration).make()
-    for need in experiment.rescored:
-        if need not in made:
-            iteration.made[need] = rescore_rollout(state, iteration, need).make()
+        iteration.made[name] = made[name] if name in made else makers[name](state, iteration).make()
     if experiment.selection.rule == "all":
         return
     if (experiment.selection, experiment.rewards) == (recorded.selection, recorded.rewards) and "selection" in made:

@@ -31,7 +31,6 @@ NO_PROXY names the server. So nothing of the environment is read for such a serv
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import fcntl
@@ -415,7 +414,7 @@ def _health(url: str) -> tuple[int, bytes]:
 def _start_supervisor(folder: Path, idle_seconds: float = IDLE_SECONDS) -> subprocess.Popen[bytes]:
     with (folder / "server.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "flows.runtime.server", str(folder), "--idle-seconds", str(idle_seconds)],
+            [sys.executable, "-m", "flows.runtime.server", str(folder), str(idle_seconds)],
             cwd=Path(__file__).resolve().parents[2],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -518,15 +517,6 @@ def _locked(lock: IO[str]) -> bool:
     return False
 
 
-def main() -> int:
-    """Supervise the server of one folder: `python -m flows.runtime.server FOLDER`."""
-    parser = argparse.ArgumentParser(description="Supervise a local Prefect server.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
-    arguments = parser.parse_args()
-    return Supervisor(arguments.folder, arguments.idle_seconds).run()
-
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -568,4 +558,4 @@ def _is_loopback(host: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Supervisor(Path(sys.argv[1]), float(sys.argv[2])).run())

@@ -55,10 +55,7 @@ def reference(
         parameters.temperature,
         parameters.micro_batch_tokens,
     )
-    scores = Scores(trajectories.token_rows(log_p.values), np.zeros(len(trajectories)))
-    with default_store().write("scores") as draft:
-        write_scores(draft.folder, scores)
-    return draft.reference
+    return _written(Scores(trajectories.token_rows(log_p.values), np.zeros(len(trajectories))))
 
 
 class RescoreParameters(Section):
@@ -104,9 +101,7 @@ def rescore(
         assert tokenizer is not None, "what is shown in hindsight is spelled with the tokenizer"
         compute = _answer_scores if parameters.need == "answer_scores" else _hindsight_gains
         rescored = compute(parameters, policy, rollout, tokenizer)
-    with default_store().write("scores") as draft:
-        write_scores(draft.folder, Scores(rescored, np.zeros(len(rescored))))
-    return draft.reference
+    return _written(Scores(rescored, np.zeros(len(rescored))))
 
 
 def _score_norms(parameters: RescoreParameters, policy: Reference, rollout: Reference) -> Ragged:
@@ -183,6 +178,10 @@ def values(parameters: ValuesParameters, *, critic: Reference, rollout: Referenc
         ends = judge.bootstrap(sequences, parameters.micro_batch_tokens)
     scores = Scores(trajectories.reply_rows(token_values.values), np.zeros(len(trajectories)))
     scores.at_end[owners] = ends  # of several segments, the last one's
+    return _written(scores)
+
+
+def _written(scores: Scores) -> Reference:
     with default_store().write("scores") as draft:
         write_scores(draft.folder, scores)
     return draft.reference

@@ -254,31 +254,21 @@ def require_readable(tracking_uri: str) -> None:
 
 def _revision(tracking_uri: str) -> str | None:
     """The revision of the database's tables; None where none can be read."""
-    query, path = "SELECT version_num FROM alembic_version", sqlite_file(tracking_uri)
-    if path is not None:
-        return _revision_of_file(path, query) if path.is_file() else None
-    from sqlalchemy import create_engine, text
+    if (path := sqlite_file(tracking_uri)) is not None and not path.is_file():
+        return None
+    from alembic.migration import MigrationContext
+    from sqlalchemy import create_engine
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         engine = create_engine(tracking_uri)
         try:
             with engine.connect() as connection:
-                row = connection.execute(text(query)).first()
+                return MigrationContext.configure(connection).get_current_revision()
         finally:
             engine.dispose()
     except (SQLAlchemyError, ImportError):  # MLflow, which opens it next, waits for it or says what is wrong
         return None
-    return None if row is None else str(row[0])
-
-
-def _revision_of_file(path: Path, query: str) -> str | None:
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", 60.0, uri=True)) as database:
-        try:
-            row = database.execute(query).fetchone()
-        except sqlite3.DatabaseError:  # no database, or one without tables: MLflow makes them or says what is wrong
-            return None
-    return None if row is None else str(row[0])
 
 
 def _migrations() -> Any:

@@ -108,11 +108,7 @@ class Display(Observer):
 
     def finished(self, call: StageCall) -> None:
         """Count a finished stage, computed or cached, unless a worker process has already reported it."""
-        with self._lock:
-            if (call.stage, call.label) in self._by_workers:
-                return
-            share = self._count(call, THIS_PROCESS)
-        self._reached(share)
+        self._finished(call, THIS_PROCESS)
 
     def expect_less(self, stages: Stages) -> None:
         """Some calls that were expected will not be made, as after an early end of a run."""
@@ -128,11 +124,15 @@ class Display(Observer):
 
     def finished_by_worker(self, call: StageCall, worker: str = "a worker") -> None:
         """Count a stage that a worker has finished; one that is reported twice, as after a loss, counts once."""
+        self._finished(call, worker)
+
+    def _finished(self, call: StageCall, process: str) -> None:
         with self._lock:
             if (call.stage, call.label) in self._by_workers:
                 return
-            self._by_workers.add((call.stage, call.label))
-            share = self._count(call, worker)
+            if process != THIS_PROCESS:
+                self._by_workers.add((call.stage, call.label))
+            share = self._count(call, process)
         self._reached(share)
 
     def _count(self, call: StageCall, process: str) -> float:
