@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler
@@ -21,6 +21,9 @@ from turnwise.experiment import Experiment
 from turnwise.training_runs.display import WorkerView
 from turnwise.training_runs.observing import Observer, observing
 from turnwise.training_runs.state import Iteration, Prepared, Run
+
+if TYPE_CHECKING:
+    from turnwise.records.record import AblationRecord
 
 SECONDS_BETWEEN_PROGRESS = 0.5
 
@@ -43,26 +46,8 @@ class RunOrder:
         return f"{self.variant} seed {self.seed}"
 
 
-class RunRecord(Protocol):
-    """Where runs are recorded: see `turnwise.records.record.AblationRecord`."""
-
-    def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
-        """Record that a run begins, with its own configuration."""
-
-    def start(self, run: Run) -> None:
-        """Record that the warm start is evaluated, and that nothing is trained yet."""
-
-    def iteration(self, run: Run, iteration: Iteration) -> None:
-        """Record an iteration."""
-
-    def finish(self, run: Run) -> None:
-        """Record a run that has been tested: after its last iteration, or where a guard or an alarm ended it."""
-
-    def leave_out(self, run_name: str, fault: TrainingEnded) -> None:
-        """Record that a fault has ended a run."""
-
-    def fail(self, run_name: str, reason: str) -> None:
-        """Record that a run has failed."""
+RunRecord: TypeAlias = "AblationRecord | RunReporter"
+"""Where runs are recorded: in MLflow, or by the process that a worker reports to."""
 
 
 def run_recorded(

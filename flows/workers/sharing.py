@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 
@@ -27,34 +27,14 @@ from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.seeds import RunName
 from turnwise.training_runs.state import Prepared, Run
 
+if TYPE_CHECKING:
+    from flows.workers.processes import ProcessWorkers
+    from flows.workers.ray_cluster import RayWorkers
+
 logger = logging.getLogger(__name__)
 
-
-class Workers(Protocol):
-    """Who makes runs for this process."""
-
-    @property
-    def seconds(self) -> float:
-        """Wall time of their work in seconds, added up."""
-
-    @property
-    def number(self) -> int:
-        """How many of them there have been."""
-
-    def submit(self, followed: FollowedRun) -> None:
-        """Give them a run, which whoever is free first makes."""
-
-    def take_back(self, followed: FollowedRun) -> bool:
-        """Take a run back; False if one of them has begun it, or will."""
-
-    def wait(self, followed: FollowedRun) -> None:
-        """Wait until a run is made, or could not be made."""
-
-    def finish(self) -> None:
-        """End them, who have nothing to do."""
-
-    def kill(self) -> None:
-        """End them at once."""
+Workers: TypeAlias = "ProcessWorkers | RayWorkers"
+"""Who makes runs for this process."""
 
 
 class SharedRuns(Observer):
