@@ -36,6 +36,7 @@ from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
 from turnwise.project import project_root
 from turnwise.reporting.formatting import readable_bytes
+from turnwise.reporting.markdown import table
 from turnwise.store.default import use_storage
 from turnwise.training_runs.memory import require_memory
 
@@ -103,8 +104,8 @@ def question(plan: Plan) -> str:
     )
     return (
         f"**{experiment.ablation.name}**, {len(plan.runs)} runs: at most {missing.total()} of {len(plan.stages)} "
-        f"stages are computed; the others are recorded.{disk}\n\n| stage | times |\n|---|---|\n"
-    ) + "\n".join(f"| {stage} | {count} |" for stage, count in missing.items())
+        f"stages are computed; the others are recorded.{disk}\n\n{table(('stage', 'times'), list(missing.items()))}"
+    )
 
 
 def _is_approved(experiment: Experiment) -> bool:

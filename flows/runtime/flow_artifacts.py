@@ -10,13 +10,13 @@ import contextvars
 import re
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
 from flows.runtime.flow_runs import in_flow_run
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.formatting import marked, with_bounds
+from turnwise.reporting.markdown import table
 from turnwise.results.report_data import ReportData
 
 SECONDS_BETWEEN_WRITES = 5.0
@@ -89,10 +89,11 @@ def results_markdown(report: ReportData, page: Path, tracking_uri: str) -> str:
     lines: list[str] = [f"# {report.title}", ""]
     if said := report_finding(report):
         lines += [said, ""]
-    lines += [_row(["", *(column.heading for column in columns)]), _row(["---"] * (len(columns) + 1))]
-    for row in report.rows:
-        shown = [with_bounds(row.cells.get(column.key), column.digits) for column in columns]
-        lines.append(_row([marked(report, row), *shown]))
+    rows = [
+        [marked(report, row), *(with_bounds(row.cells.get(column.key), column.digits) for column in columns)]
+        for row in report.rows
+    ]
+    lines.append(table(["", *(column.heading for column in columns)], rows))
     served = tracking_uri if tracking_uri.startswith("http") else "`turnwise ui`"
     return "\n".join([*lines, "", f"Report: `{page}`. Runs in MLflow: {served}.", ""])
 
@@ -100,7 +101,3 @@ def results_markdown(report: ReportData, page: Path, tracking_uri: str) -> str:
 def artifact_key(what: str, name: str) -> str:
     """A key as Prefect takes it: lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", f"{what}-{name}".lower()).strip("-")
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

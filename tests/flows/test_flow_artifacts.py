@@ -36,7 +36,7 @@ def test_the_table_is_markdown() -> None:
         "|  | success | turns |",
         "| --- | --- | --- |",
         "| mt-grpo | 0.50 (0.40 to 0.60) | – |",
-        "| a/b | 0.25 | – |",
+        r"| a\|b | 0.25 | – |",
         "",
         "Report: `results/credit/report.html`. Runs in MLflow: `turnwise ui`.",
     ]
