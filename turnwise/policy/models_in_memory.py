@@ -25,7 +25,8 @@ from turnwise.store.plugin_identity import Outside
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from turnwise.policy.learner.contract import HeldCritic, HeldLearner
+    from turnwise.policy.critic.critic import Critic
+    from turnwise.policy.learner.learner import Learner
     from turnwise.policy.learner.processes import LearnerProcesses
     from turnwise.policy.scored_policy import ScoredPolicy
 
@@ -43,9 +44,9 @@ class ModelsInMemory:
     def __init__(self, opened: Opener) -> None:
         """`opened` finds the files of a policy or a critic."""
         self._opened = opened
-        self._learners: dict[tuple[Reference, LearnerParameters], HeldLearner] = {}
-        self._critics: dict[tuple[Reference, LearnerParameters], HeldCritic] = {}
-        self._references: dict[tuple[Reference, LearnerParameters], HeldLearner | ScoredPolicy] = {}
+        self._learners: dict[tuple[Reference, LearnerParameters], Learner] = {}
+        self._critics: dict[tuple[Reference, LearnerParameters], Critic] = {}
+        self._references: dict[tuple[Reference, LearnerParameters], Learner | ScoredPolicy] = {}
         self._teachers: dict[tuple[Outside, LearnerParameters], ScoredPolicy] = {}
         self._processes: LearnerProcesses | None = None
 
@@ -69,7 +70,7 @@ class ModelsInMemory:
         self._processes = self._processes or LearnerProcesses(compute.learner_processes, device=compute.device)
         return self._processes
 
-    def take_learner(self, policy: Reference, parameters: LearnerParameters) -> HeldLearner:
+    def take_learner(self, policy: Reference, parameters: LearnerParameters) -> Learner:
         """The learner with this policy and its optimizer's state, from memory or from the store.
 
         The learner is removed from memory: after changing it, the caller stores it under its new policy
@@ -85,7 +86,7 @@ class ModelsInMemory:
         base = None if processes else self.base_of(folder)
         return load_learner(folder, parameters, name=policy.digest, base=base, processes=processes)
 
-    def keep_learner(self, policy: Reference, parameters: LearnerParameters, learner: HeldLearner) -> None:
+    def keep_learner(self, policy: Reference, parameters: LearnerParameters, learner: Learner) -> None:
         """Keep a learner in memory under the policy that it now holds."""
         self._learners.clear()
         self._learners[policy, parameters] = learner
@@ -157,7 +158,7 @@ class ModelsInMemory:
         self.keep_learner(adapted, parameters, learner)
         return log_p
 
-    def _reference_policy(self, policy: Reference, compute: Compute) -> HeldLearner | ScoredPolicy:
+    def _reference_policy(self, policy: Reference, compute: Compute) -> Learner | ScoredPolicy:
         parameters = LearnerParameters(compute=compute)
         processes = self.learner_processes(compute)  # forgets what lost ones held
         if (policy, parameters) not in self._references:
@@ -170,7 +171,7 @@ class ModelsInMemory:
                 )
         return self._references[policy, parameters]
 
-    def frozen_policy(self, policy: Reference, compute: Compute) -> HeldLearner:
+    def frozen_policy(self, policy: Reference, compute: Compute) -> Learner:
         """A policy for log-probabilities alone, from the store; it is not kept in memory."""
         rest_resident_engine()
         with self.whole_policy(policy) as folder:
@@ -191,7 +192,7 @@ class ModelsInMemory:
             require_unchanged(teacher)
         return self._teachers[teacher, parameters]
 
-    def take_critic(self, critic: Reference, parameters: LearnerParameters) -> HeldCritic:
+    def take_critic(self, critic: Reference, parameters: LearnerParameters) -> Critic:
         """The critic with a trunk of its own and its optimizer's state, from memory or from the store.
 
         It is removed from memory, as in `take_learner`.
@@ -204,13 +205,13 @@ class ModelsInMemory:
         self._critics.clear()
         return load_critic(self._opened(critic), parameters, processes)
 
-    def keep_critic(self, critic: Reference, parameters: LearnerParameters, held: HeldCritic) -> None:
+    def keep_critic(self, critic: Reference, parameters: LearnerParameters, held: Critic) -> None:
         """Keep a critic in memory under its new artifact."""
         self._critics.clear()
         self._critics[critic, parameters] = held
 
     @contextmanager
-    def consulted_critic(self, critic: Reference, parameters: LearnerParameters) -> Iterator[HeldCritic]:
+    def consulted_critic(self, critic: Reference, parameters: LearnerParameters) -> Iterator[Critic]:
         """The critic for inference only. For a critic on the policy's trunk, `critic` is the policy's artifact."""
         if parameters.with_critic:
             learner = self.take_learner(critic, parameters)

@@ -9,7 +9,8 @@ from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection
 
 if TYPE_CHECKING:
-    from turnwise.policy.learner.contract import HeldCritic, HeldLearner
+    from turnwise.policy.critic.critic import Critic
+    from turnwise.policy.learner.learner import Learner
     from turnwise.policy.learner.processes import LearnerProcesses
 
 
@@ -20,11 +21,11 @@ def load_learner(
     name: str = "",
     base: Path | None = None,
     processes: LearnerProcesses | None = None,
-) -> HeldLearner:
+) -> Learner:
     """The learner of a policy, with its optimizer's state where the folder holds one, and with its critic.
 
     `name` is what a saved adapter calls the policy that it belongs to, `base` the folder of the weights that the
-    adapter in `folder` belongs to. With `processes` these hold it.
+    adapter in `folder` belongs to. With `processes` these hold it, and what is returned stands for it.
     """
     from turnwise.policy.learner.learner import OPTIMIZER_FILE
 
@@ -36,7 +37,7 @@ def load_learner(
 
 def load_frozen_policy(
     folder: Path, parameters: LearnerParameters, processes: LearnerProcesses | None = None
-) -> HeldLearner:
+) -> Learner:
     """A policy for log-probabilities alone: the folder holds all its weights."""
     return _loaded(folder, parameters, restored=False, processes=processes)
 
@@ -48,15 +49,13 @@ def _loaded(
     name: str = "",
     base: Path | None = None,
     processes: LearnerProcesses | None = None,
-) -> HeldLearner:
+) -> Learner:
     compute, model = parameters.compute, parameters.model
     if processes is not None:
         from turnwise.policy.learner.processes import LearnerOnProcesses
 
         threads = compute.learner_threads
-        return cast(
-            "HeldLearner", LearnerOnProcesses(processes, folder, threads=threads, model=model, restored=restored)
-        )
+        return cast("Learner", LearnerOnProcesses(processes, folder, threads=threads, model=model, restored=restored))
     from turnwise.policy.learner.learner import Learner
 
     device, threads = compute.device, compute.learner_threads
@@ -65,14 +64,14 @@ def _loaded(
     return Learner(folder, device=device, threads=threads, model=model, name=name)
 
 
-def load_critic(folder: Path, parameters: LearnerParameters, processes: LearnerProcesses | None = None) -> HeldCritic:
+def load_critic(folder: Path, parameters: LearnerParameters, processes: LearnerProcesses | None = None) -> Critic:
     """The critic with a trunk of its own that was saved in a folder, with its optimizer's state."""
     compute, model = parameters.compute, parameters.model
     if processes is not None:
         from turnwise.policy.learner.processes import CriticOnProcesses
 
         held = CriticOnProcesses.restore(processes, folder, threads=compute.learner_threads, model=model)
-        return cast("HeldCritic", held)
+        return cast("Critic", held)
     from turnwise.policy.critic.critic import Critic
 
     return Critic.restore(folder, device=compute.device, threads=compute.learner_threads, model=model)
@@ -84,7 +83,7 @@ def new_critic(
     parameters: LearnerParameters,
     seed: int,
     processes: LearnerProcesses | None = None,
-) -> HeldCritic:
+) -> Critic:
     """A critic with a trunk of its own and no training, of the architecture of the policy in a folder."""
     compute, model = parameters.compute, parameters.model
     if processes is not None:
@@ -92,7 +91,7 @@ def new_critic(
 
         threads = compute.learner_threads
         held = CriticOnProcesses.with_own_trunk(processes, policy, section, seed=seed, threads=threads, model=model)
-        return cast("HeldCritic", held)
+        return cast("Critic", held)
     from turnwise.policy.critic.critic import Critic
 
     threads, device = compute.learner_threads, compute.device

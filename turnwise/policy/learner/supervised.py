@@ -21,11 +21,11 @@ from turnwise.data.arrays import Advantages, SequenceBatch, joined
 from turnwise.policy.learner.schedule import warmed_up_and_falling
 
 if TYPE_CHECKING:
-    from turnwise.policy.learner.contract import HeldLearner
+    from turnwise.policy.learner.learner import Learner
 
 
 def train_until_success(
-    learner: HeldLearner, sequences: SequenceBatch, section: WarmStart, success_after: Callable[[int], float]
+    learner: Learner, sequences: SequenceBatch, section: WarmStart, success_after: Callable[[int], float]
 ) -> list[dict[str, float]]:
     """Take supervised steps until a check reaches `section.threshold`, or `section.maximum_steps` are taken.
 
@@ -63,7 +63,7 @@ def selected_trajectories(credited: Advantages) -> Sequence[int]:
 
 
 def imitate(
-    learner: HeldLearner,
+    learner: Learner,
     own: SequenceBatch,
     shown: SequenceBatch | None,
     evolution: Evolution,
