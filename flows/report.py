@@ -108,16 +108,13 @@ def report_runs(
 
 
 @dataclass(frozen=True)
-class AblationResult:
-    """The report data of an ablation and how it was computed."""
+class ComputedRuns:
+    """What runs came to together, and how it was computed."""
 
-    report: ReportData
     folder: Path
-    """Folder of the report."""
+    """Folder of the report, or of a sweep's table."""
     digest: str
     """Digest of all results: the same parameters and seeds give the same digest."""
-    repeat: str
-    """Whether earlier results with these parameters had this digest, and if not, why; empty where there are none."""
     computed: int
     found: int
     """Numbers of stages that were computed now, and that came from the cache."""
@@ -127,6 +124,15 @@ class AblationResult:
     def require_whole(self) -> None:
         """Raise TrainingEnded if a fault has left out runs."""
         require_none(self.left_out)
+
+
+@dataclass(frozen=True)
+class AblationResult(ComputedRuns):
+    """The report data of an ablation and how it was computed."""
+
+    report: ReportData
+    repeat: str
+    """Whether earlier results with these parameters had this digest, and if not, why; empty where there are none."""
 
 
 def publish(
@@ -172,4 +178,4 @@ def publish(
             logger.warning("no policy was registered as %s: every run was ended before its last evaluation", name)
         else:
             logger.info("the policy of %s is registered in MLflow as models:/%s@best", best.name, name)
-    return AblationResult(data, folder, digest, repeat, computed, found, outcome.left_out)
+    return AblationResult(folder, digest, computed, found, outcome.left_out, data, repeat)

@@ -15,14 +15,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from prefect import flow
 from rich.console import Console
 
 from flows.plan import plan_runs
 from flows.prepare import prepare_materials, prepare_policy
-from flows.report import open_record
+from flows.report import ComputedRuns, open_record
 from flows.runtime.disk import disk_guard
 from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import untagged_tasks
@@ -48,7 +47,7 @@ from turnwise.store.digests import digest_of
 from turnwise.training_runs.memory import require_memory
 from turnwise.training_runs.observing import observing
 from turnwise.training_runs.seeds import every_run
-from turnwise.training_runs.state import Prepared, Run, divided, require_none, said_of
+from turnwise.training_runs.state import Prepared, Run, divided, said_of
 from turnwise.world import World
 
 FIRST_SEED = 1001
@@ -56,23 +55,10 @@ FIRST_SEED = 1001
 
 
 @dataclass(frozen=True)
-class SweepResult:
-    """What a sweep found and how it was computed."""
+class SweepResult(ComputedRuns):
+    """What a sweep found and how it was computed. The folder has `sweep.csv` and `sweep.json`."""
 
     report: SweepReport
-    folder: Path
-    """Folder of `sweep.csv` and `sweep.json`."""
-    digest: str
-    """Digest of all results: the same parameters and seeds give the same digest."""
-    computed: int
-    found: int
-    """Numbers of stages that were computed now, and that came from the cache."""
-    left_out: list[LeftOut]
-    """The runs that a fault has left out; the report is over the others."""
-
-    def require_whole(self) -> None:
-        """Raise TrainingEnded if a fault has left out runs."""
-        require_none(self.left_out)
 
 
 def sweep_seeds(experiment: Experiment, number: int) -> list[int]:
@@ -150,7 +136,7 @@ def sweep(
         folder / "sweep.csv", digest, outcomes=outcomes, fault=said_of(left_out), finding=report.finding()
     )
     flow_progress.complete()
-    return SweepResult(report, folder, digest, display.computed, display.found, left_out)
+    return SweepResult(folder, digest, display.computed, display.found, left_out, report)
 
 
 def _report(
