@@ -12,9 +12,9 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -36,35 +36,6 @@ _ACTIVE = (
     "lifecycle_stage = 'active' "
     "AND experiment_id IN (SELECT experiment_id FROM experiments WHERE lifecycle_stage = 'active')"
 )
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """What MLflow's `RunInfo` says of a run, by the same names."""
-
-    run_id: str
-    run_name: str
-    experiment_id: str
-    status: str
-    start_time: int
-    artifact_uri: str
-
-
-@dataclass(frozen=True)
-class RunData:
-    """What MLflow's `RunData` says of a run, by the same names: the last value of each metric."""
-
-    tags: Mapping[str, str]
-    params: Mapping[str, str]
-    metrics: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """A run as MLflow's `Run` shows it, read from a SQLite file."""
-
-    info: RunInfo
-    data: RunData
 
 
 class PatientClient:
@@ -184,7 +155,7 @@ class TrackingClient:
             return None
         return Path(mlflow().artifacts.download_artifacts(f"{uri}/{name}")).read_bytes()
 
-    def _read_runs(self, database: sqlite3.Connection, condition: str, values: Sequence[str]) -> list[StoredRun]:
+    def _read_runs(self, database: sqlite3.Connection, condition: str, values: Sequence[str]) -> list[Any]:
         path = sqlite_file(self.tracking_uri)
         return _read_runs(database, condition, values, None if path is None else relocation(database, path))
 
@@ -208,8 +179,8 @@ class TrackingClient:
 
 def _read_runs(
     database: sqlite3.Connection, condition: str, values: Sequence[str], moved: Relocation | None
-) -> list[StoredRun]:
-    """The runs that fulfil a condition on the table `runs`, with all that is recorded of each."""
+) -> list[Any]:
+    """The runs that fulfil a condition on the table `runs`, with all that is recorded of each, as MLflow's `Run`."""
     chosen = f"SELECT run_uuid FROM runs WHERE {condition}"
     tags, parameters, metrics = (
         _by_run(database.execute(f"SELECT run_uuid, key, {value} FROM {table} WHERE run_uuid IN ({chosen})", values))
@@ -219,28 +190,17 @@ def _read_runs(
             ("latest_metrics", "CASE is_nan WHEN 1 THEN NULL ELSE value END"),
         )
     )
-    return [
-        StoredRun(
-            RunInfo(
-                run_id,
-                name,
-                str(experiment),
-                status,
-                start_time,
-                artifact_uri if moved is None else moved.place(artifact_uri),
-            ),
-            RunData(
-                tags[run_id],
-                parameters[run_id],
-                {key: math.nan if value is None else value for key, value in metrics[run_id].items()},
-            ),
-        )
-        for run_id, name, experiment, status, start_time, artifact_uri in database.execute(
-            "SELECT run_uuid, name, experiment_id, status, start_time, artifact_uri FROM runs "
-            f"WHERE run_uuid IN ({chosen})",
-            values,
-        )
-    ]
+    columns = "run_uuid AS run_id, name AS run_name, experiment_id, status, start_time, artifact_uri"
+    found = database.execute(f"SELECT {columns} FROM runs WHERE run_uuid IN ({chosen})", values)
+    names = [column[0] for column in found.description]
+    runs = []
+    for info in (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found):
+        info.experiment_id = str(info.experiment_id)
+        info.artifact_uri = info.artifact_uri if moved is None else moved.place(info.artifact_uri)
+        last = {key: math.nan if value is None else value for key, value in metrics[info.run_id].items()}
+        data = SimpleNamespace(tags=tags[info.run_id], params=parameters[info.run_id], metrics=last)
+        runs.append(SimpleNamespace(info=info, data=data))
+    return runs
 
 
 def _by_run(rows: Iterable[tuple[str, str, Any]]) -> Mapping[str, dict[str, Any]]:
