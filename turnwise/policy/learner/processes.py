@@ -59,7 +59,7 @@ class LearnerRequest:
     named: dict[str, Any]
 
 
-class LearnerProcesses:
+class LearnerProcesses(ProcessGroup):
     """N processes that hold learners and critics together."""
 
     def __init__(self, size: int, *, device: str, seconds: float = SECONDS_TO_WAIT) -> None:
@@ -70,28 +70,14 @@ class LearnerProcesses:
         rest = size, str(Path(folder) / "rendezvous"), device, seconds
         environment = {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK, **os.environ}
         children = list[ChildProcess]()
-        self._group = ProcessGroup("learner", "their policy is trained", children, folder)
+        super().__init__("learner", "their policy is trained", children, folder)
         for rank in range(size):
             children.append(ChildProcess("turnwise.policy.learner.worker", rank, *rest, environment=environment))
-
-    @property
-    def alive(self) -> bool:
-        """Whether they can be asked: none was lost, and `close` was not called."""
-        return self._group.alive
-
-    @property
-    def process_ids(self) -> list[int]:
-        """Of the processes, by rank."""
-        return self._group.process_ids
-
-    def close(self) -> None:
-        """End them."""
-        self._group.close()
 
     def make(self, path: str, *arguments: Any, **named: Any) -> Held:
         """Have all of them make an object, see `LearnerRequest`."""
         number = next(self._numbers)
-        self._ask(number, path, arguments, named)
+        self._ask_all(number, path, arguments, named)
         return Held(number)
 
     def call(self, path: str, *arguments: Any, **named: Any) -> Any:
@@ -100,16 +86,16 @@ class LearnerProcesses:
         Raises what the method raises, and LearnerLost where a process is lost. The processes have ended then, unless
         all of them have refused in the same way.
         """
-        return self._ask(None, path, arguments, named)
+        return self._ask_all(None, path, arguments, named)
 
     def forget(self, held: Held) -> None:
         """Have them forget an object the next time that they are asked for anything."""
         self._forgotten.append(held.number)
 
-    def _ask(self, makes: int | None, path: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _ask_all(self, makes: int | None, path: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         forgotten, self._forgotten = tuple(self._forgotten), []
         request = LearnerRequest(forgotten, makes, path, arguments, named)
-        answers, failures = self._group.ask(dict.fromkeys(range(self.size), request))
+        answers, failures = self.ask(dict.fromkeys(range(self.size), request))
         if failures:
             failure = self._failure(failures)
             if len(failures) < self.size or not isinstance(failure, TurnwiseError) or isinstance(failure, LearnerLost):
@@ -119,7 +105,7 @@ class LearnerProcesses:
 
     def _failure(self, failures: dict[int, Exception]) -> Exception:
         """What to raise: a death before an error, since the others' errors follow from it."""
-        if (loss := self._group.loss(failures)) is not None:
+        if (loss := self.loss(failures)) is not None:
             return LearnerLost(loss, "TW-learner-lost")
         errors = [error for _, error in sorted(failures.items())]
         if len({type(error) for error in errors}) == 1 and len(errors) == self.size and not _timed_out(errors[0]):
