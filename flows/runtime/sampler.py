@@ -13,28 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from tasks.calls import Call
-from tasks.rollout.rollout import RolloutParameters, rollout
+from tasks.rollout.rollout import rollout
 from turnwise.child_process import ChildProcess, ParentProcess, failure_message
 from turnwise.errors import TurnwiseError
 from turnwise.store import Reference
 from turnwise.training_runs.observing import FinishedStages, StageCall, observing
 
-
-class RolloutOrder(BaseModel):
-    """A call of the stage `rollout`, as the other process is sent it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    label: str
-    """Unique among the runs of an ablation: variant, seed, iteration."""
-    parameters: RolloutParameters
-    policy: Reference
-    tokenizer: Reference
-    task_set: Reference
+RolloutOrder: TypeAlias = tuple[BaseModel, dict[str, Any]]
+"""The arguments of the stage `rollout`, as the other process is sent them."""
 
 
 class Sampler:
@@ -56,8 +47,8 @@ class Sampler:
             return
         if self._process is None:
             self._process = ChildProcess("flows.runtime.sampler")
-        order = RolloutOrder.model_validate({"label": call.label, "parameters": call.parameters, **call.inputs})
-        self._begun = call, self._thread.submit(self._have_made, order.model_dump_json(), self._process)
+        order = call.parameters, {**call.inputs, "label": call.label}
+        self._begun = call, self._thread.submit(self._have_made, order, self._process)
 
     def wait(self, call: Call) -> None:
         """Wait for this rollout if it was the last one begun, until it is made or the process is lost."""
@@ -76,7 +67,7 @@ class Sampler:
         if process is not None:
             process.free()
 
-    def _have_made(self, order: str, process: ChildProcess) -> None:
+    def _have_made(self, order: RolloutOrder, process: ChildProcess) -> None:
         if process is not self._process:  # it was lost with the rollout before
             return
         try:
@@ -121,15 +112,9 @@ def main(parent: ParentProcess) -> None:
 
     from flows.runtime.housekeeping import computing_for_another
 
-    def make(line: str) -> Reference:
-        order = RolloutOrder.model_validate_json(line)
-        return rollout(
-            order.parameters,
-            policy=order.policy,
-            tokenizer=order.tokenizer,
-            task_set=order.task_set,
-            label=order.label,
-        )
+    def make(order: RolloutOrder) -> Reference:
+        parameters, inputs = order
+        return rollout(parameters, **inputs)
 
     def make_rollouts() -> None:
         """Make the rollouts of the next iterations while another process updates the policy."""
