@@ -66,19 +66,15 @@ def playing_reads(parameters: PlayParameters) -> dict[str, Any]:
     return plugin_ingredients(_plugin_modules(parameters), declared, files)
 
 
-def teacher_code(teacher: Outside | None) -> list[str]:
-    """The modules that read a teacher, for the cache key; none without one."""
-    return [] if teacher is None else ["turnwise.policy.pretrained", "turnwise.policy.tokenizer"]
-
-
-def hindsight_code(play: PlayParameters | None) -> list[str]:
-    """The modules of what a policy is asked in hindsight, for the cache key; none where it is asked nothing."""
-    modules = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
-    return [] if play is None else [*modules, *playing_code(play)]
+def asking_code(play: PlayParameters | None, teacher: Outside | None) -> list[str]:
+    """The modules of what a policy is asked in hindsight, and of a teacher, for the cache key; none without either."""
+    hindsight = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
+    of_teacher = [] if teacher is None else ["turnwise.policy.pretrained", "turnwise.policy.tokenizer"]
+    return of_teacher if play is None else [*hindsight, *playing_code(play), *of_teacher]
 
 
 def hindsight_reads(play: PlayParameters | None) -> dict[str, Any]:
-    """What the plug-ins among `hindsight_code` read besides their code, for the cache key."""
+    """What the plug-ins among `asking_code` read besides their code, for the cache key."""
     return {} if play is None else playing_reads(play)
 
 

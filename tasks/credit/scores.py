@@ -6,7 +6,7 @@ import numpy as np
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import SCORING, frame_of, hindsight_code, hindsight_reads, teacher_code
+from tasks.playing import SCORING, asking_code, frame_of, hindsight_reads
 from tasks.restoring import MODELS, opened, trajectories_of
 from turnwise.agent.formats import make_format
 from turnwise.agent.playing import PlayParameters, episode_config, the_world
@@ -76,7 +76,7 @@ class RescoreParameters(Section):
 @depends_on(
     kernel=(*SCORING, "turnwise.policy.score_norms"),
     writes=SCORES,
-    code=lambda parameters: [*hindsight_code(parameters.play), *teacher_code(parameters.teacher)],
+    code=lambda parameters: asking_code(parameters.play, parameters.teacher),
     reads=lambda parameters: hindsight_reads(parameters.play),
 )
 def rescore(

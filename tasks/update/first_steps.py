@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import TRAINING, hindsight_code, hindsight_reads, teacher_code
+from tasks.playing import TRAINING, asking_code, hindsight_reads
 from tasks.restoring import MODELS, opened
 from tasks.update.update import UpdateParameters, batch_of
 from turnwise.agent.playing import PlayParameters
@@ -56,7 +56,7 @@ class FirstSteps:
 @depends_on(
     kernel=(*TRAINING, "turnwise.policy.adaptive_penalty", "turnwise.policy.learner.first_step"),
     writes=FIRST_STEPS,
-    code=lambda parameters: [*hindsight_code(parameters.play), *teacher_code(parameters.teacher)],
+    code=lambda parameters: asking_code(parameters.play, parameters.teacher),
     reads=lambda parameters: hindsight_reads(parameters.play),
 )
 def first_steps(

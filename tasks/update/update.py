@@ -11,7 +11,7 @@ import numpy as np
 from tasks.caching import depends_on
 from tasks.credit.scores import read_scores
 from tasks.orchestration.deferred import task
-from tasks.playing import TRAINING, frame_of, hindsight_code, hindsight_reads, teacher_code
+from tasks.playing import TRAINING, asking_code, frame_of, hindsight_reads
 from tasks.restoring import MODELS, opened, trajectories_of
 from turnwise import seeding
 from turnwise.agent.playing import PlayParameters, episode_config
@@ -85,7 +85,7 @@ class UpdateParameters(Section):
 @depends_on(
     kernel=(*TRAINING, "turnwise.policy.adaptive_penalty"),
     writes=POLICY,
-    code=lambda parameters: [*hindsight_code(parameters.play), *teacher_code(parameters.teacher)],
+    code=lambda parameters: asking_code(parameters.play, parameters.teacher),
     reads=lambda parameters: hindsight_reads(parameters.play),
 )
 def update(
