@@ -42,9 +42,9 @@ _of_this_process = ExitStack()
 
 def mark_flow_runs() -> None:
     """Tag all flow runs of this process from here on with a token whose lock is released when the process ends."""
-    processes = _processes()
+    processes = ProcessRegister("prefect")
     if processes.own_token is None:
-        _of_this_process.enter_context(tags(_tag(processes.enter())))
+        _of_this_process.enter_context(tags(f"{_PROCESS}{processes.enter()}"))
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def computing_for_another() -> Iterator[None]:
 def close_abandoned_runs() -> int:
     """Set the flow runs that killed processes of this home left unfinished to Crashed; returns how many there were."""
     closed = 0
-    with _processes().ended() as ended, get_client(sync_client=True) as client:
+    with ProcessRegister("prefect").ended() as ended, get_client(sync_client=True) as client:
         tokens = list(ended)
         for start in range(0, len(tokens), TOGETHER):
             for run in _unfinished(client, tokens[start : start + TOGETHER]):
@@ -68,17 +68,9 @@ def close_abandoned_runs() -> int:
     return closed
 
 
-def _processes() -> ProcessRegister:
-    return ProcessRegister("prefect")
-
-
-def _tag(token: str) -> str:
-    return f"{_PROCESS}{token}"
-
-
 def _unfinished(client: SyncPrefectClient, tokens: Sequence[str]) -> list[FlowRun]:
     chosen = FlowRunFilter(
-        tags=FlowRunFilterTags(any_=[_tag(token) for token in tokens]),
+        tags=FlowRunFilterTags(any_=[f"{_PROCESS}{token}" for token in tokens]),
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=UNFINISHED)),
     )
     return client.read_flow_runs(flow_run_filter=chosen)
