@@ -28,12 +28,12 @@ from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.world import ScriptedAction, Task
 
 if TYPE_CHECKING:
-    from turnwise.policy.tokenizer import Speller
+    from turnwise.policy.tokenizer import ChatFrame
 
 THOUGHT = "what is known is enough to answer"
 
 
-def spelled_answer(action: str, form: Format, speller: Speller) -> tuple[tuple[int, ...], range]:
+def spelled_answer(action: str, form: Format, speller: ChatFrame) -> tuple[tuple[int, ...], range]:
     """The tokens of the reply that gives this answer, and which of them spell it."""
     text = form.demonstrate(ScriptedAction(THOUGHT, (action,)))
     argument = action.partition("[")[2].removesuffix("]")
@@ -53,7 +53,7 @@ def spelled_answer(action: str, form: Format, speller: Speller) -> tuple[tuple[i
 
 
 def answered(
-    trajectories: Iterable[Trajectory], action_of: Callable[[Task], str], form: Format, speller: Speller
+    trajectories: Iterable[Trajectory], action_of: Callable[[Task], str], form: Format, speller: ChatFrame
 ) -> SequenceBatch:
     """One sequence per turn, trajectory after trajectory: its context, then the right answer, whose tokens are scored.
 

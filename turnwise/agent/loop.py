@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
@@ -23,25 +23,8 @@ from turnwise.data.trajectory import LostEpisode, Trajectory, TurnKind
 from turnwise.errors import WorldLost
 from turnwise.world import ScriptedAction, Task
 
-
-class SampledReply(Protocol):
-    """One finished reply of an engine; implemented by `turnwise.policy.engines.contract.Reply`."""
-
-    @property
-    def episode(self) -> int:
-        """The episode index under which the reply was requested."""
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        """The sampled tokens, including the end token."""
-
-    @property
-    def log_probabilities(self) -> tuple[float, ...]:
-        """Log-probability of each token in nats, under the distribution that it was sampled from."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether the reply ended with an end token rather than at its maximum length."""
+if TYPE_CHECKING:
+    from turnwise.policy.engines.contract import Reply
 
 
 class ReplySource(Protocol):
@@ -54,7 +37,7 @@ class ReplySource(Protocol):
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         """Request a reply of at most `reply_tokens` tokens to a context."""
 
-    def step(self) -> Sequence[SampledReply]:
+    def step(self) -> Sequence[Reply]:
         """Run one engine step and return the replies that it finished, in order of episode."""
 
 

@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -350,21 +350,7 @@ def _split(rendered: str, markers: Sequence[int]) -> list[str]:
 THOUGHT_END = "</think>"
 
 
-class Speller(Protocol):
-    """Turns a reply's tokens into text and back; implemented by `ChatFrame`."""
-
-    @property
-    def end_tokens(self) -> tuple[int, ...]:
-        """The tokens at which a reply ends."""
-
-    def decode(self, tokens: tuple[int, ...]) -> str:
-        """The text of a reply, without its end token."""
-
-    def reply(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text as a reply, with an end token."""
-
-
-def without_thought(reply: tuple[int, ...], speller: Speller) -> tuple[int, ...]:
+def without_thought(reply: tuple[int, ...], speller: ChatFrame) -> tuple[int, ...]:
     """The tokens of a reply after its thought: those that were sampled, where one of them begins there.
 
     As Qwen3's chat template shows earlier replies: up to the last `</think>` all goes, with the line breaks after it. A
