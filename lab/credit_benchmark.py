@@ -135,7 +135,6 @@ def make_studies(names: Sequence[str] = ()) -> None:
 
 
 def _make_study(experiment: Experiment, stage: str, tasks: int, replays: int, critic_rollouts: int) -> StudyRecord:
-    from flows.credit_study import study_credit  # imports Prefect
     from flows.python.running import run
     from flows.runtime.flow_runs import ready_to_run, run_flow
 
@@ -143,6 +142,8 @@ def _make_study(experiment: Experiment, stage: str, tasks: int, replays: int, cr
     if stage != START:
         policy = run(experiment, stage)[0].artifacts.final_policy.digest
     ready_to_run(experiment, Console())
+    from flows.credit_study import study_credit  # imports Prefect, which reads at import what it may log
+
     made = run_flow(study_credit, experiment, policy, tasks, replays, critic_rollouts=critic_rollouts)
     return StudyRecord(study=made.study, about=dict(made.about))
 
