@@ -14,9 +14,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shutil import copy2
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from turnwise.own_process import collect_rarely
+
+if TYPE_CHECKING:
+    from benchmarks.learner import Row
+    from turnwise.policy.learner.learner import Learner
 
 ROOT = Path(__file__).resolve().parents[1]
 PEAKS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12, "L40S": 362e12}
@@ -71,7 +75,7 @@ class Answers:
 
 def learner(answers: Answers, device: str, engine: str, model: str) -> None:
     """The learner alone, as `benchmarks.learner` measures it, and what an update's time is of."""
-    row = _measured(device)
+    trained, row = _measured(device)
     peak = _peak_of_card() if device == "cuda" else None
     if peak is None:
         figure = f"{row.update / row.large:.0%} of what one large product reaches; the peak of this {device} is unknown"
@@ -82,7 +86,7 @@ def learner(answers: Answers, device: str, engine: str, model: str) -> None:
         )
     answers.tell("MFU", figure)
     answers.tell("trained", f"{row.tokens_per_second:,.0f} tokens a second")
-    answers.tell("time of update", _shares_of_update(device))
+    answers.tell("time of update", _shares_of_update(trained, device))
 
 
 def compiled(answers: Answers, device: str, engine: str, model: str) -> None:
@@ -90,38 +94,33 @@ def compiled(answers: Answers, device: str, engine: str, model: str) -> None:
     if device != "cuda":
         answers.tell("MFU, compiled", "for a card")
         return
-    row, peak = _measured(device, compiled=True), _peak_of_card()
+    (_, row), peak = _measured(device, compiled=True), _peak_of_card()
     share = "" if peak is None else f"{row.update / peak:.0%}, "
     answers.tell("MFU, compiled", f"{share}{row.tokens_per_second:,.0f} tokens a second")
 
 
-def _measured(device: str, **model: Any) -> Any:
-    """The row of `benchmarks.learner` with all of the machine's threads."""
+def _measured(device: str, **model: Any) -> tuple[Learner, Row]:
+    """A learner, and the row of `benchmarks.learner` on it with all of the machine's threads."""
     import torch
 
-    from benchmarks.learner import measure
+    from benchmarks.learner import create_learner, measure
     from turnwise.config.model_settings import ModelSettings
 
     threads = os.cpu_count() or 1
     torch.set_num_threads(threads)
     settings = ModelSettings.model_validate({"precision": PRECISION[device], **model})
-    return measure(_size(device), device, threads, settings)
+    learner = create_learner(_size(device), device, threads, settings)
+    return learner, measure(learner, _size(device), device, settings)
 
 
-def _shares_of_update(device: str) -> str:
+def _shares_of_update(trained: Learner, device: str) -> str:
     """What the device does in one update, by kind of work, as torch's profiler sees it."""
     from torch.autograd import DeviceType
     from torch.profiler import profile
 
-    from benchmarks.learner import batch_of, create_model, sequences_of, settings_of
-    from turnwise.config.model_settings import ModelSettings
-    from turnwise.policy.learner.learner import Learner
+    from benchmarks.learner import batch_of, sequences_of, settings_of
 
     size = _size(device)
-    settings = ModelSettings.model_validate({"precision": PRECISION[device]})
-    with tempfile.TemporaryDirectory() as folder:
-        create_model(size, Path(folder))
-        trained = Learner(Path(folder), device=device, threads=os.cpu_count() or 1, model=settings)
     batch = batch_of(trained, sequences_of(size), size)
     trained.update(batch, settings_of(size))
     with profile() as profiled:

@@ -123,17 +123,22 @@ def main(arguments: Sequence[str] = ()) -> None:
         f"the learner's update on {chosen.device}, {chosen.threads} threads, best of {ROUNDS}; {model}\n" + _HEADING
     )
     for size in sizes[: chosen.sizes]:
-        sys.stdout.write(_line(measure(size, chosen.device, chosen.threads, model)))
+        learner = create_learner(size, chosen.device, chosen.threads, model)
+        sys.stdout.write(_line(measure(learner, size, chosen.device, model)))
         sys.stdout.flush()
 
 
-def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
+def create_learner(size: Size, device: str, threads: int, model: ModelSettings) -> Learner:
+    """A learner of a policy of this shape with random weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        create_model(size, Path(folder))
+        return Learner(Path(folder), device=device, threads=threads, model=model)
+
+
+def measure(learner: Learner, size: Size, device: str, model: ModelSettings) -> Row:
     """One size: updates and bare products, in turns."""
     dtype = dtype_of(model)
     sequences = sequences_of(size)
-    with tempfile.TemporaryDirectory() as folder:
-        parameters = create_model(size, Path(folder))
-        learner = Learner(Path(folder), device=device, threads=threads, model=model)
     batch, settings = batch_of(learner, sequences, size), settings_of(size)
     packed, unpadded = is_packable(learner.model), leaves_padding_out(learner.model)
     micro_batches = lay_out(
@@ -162,7 +167,7 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
         large.append(_products([(side, side, side, 1)], dtype, device))
     return Row(
         size=size,
-        parameters=parameters,
+        parameters=sum(parameter.numel() for parameter in learner.model.parameters()),
         tokens_per_second=tokens / min(seconds),
         shared=1.0 - computed / tokens,
         update=_floating_point_operations(size, sequences) / min(seconds),
@@ -217,7 +222,7 @@ def _seconds(work: Callable[[], object], device: str) -> float:
     return time.perf_counter() - began
 
 
-def create_model(size: Size, folder: Path) -> int:
+def create_model(size: Size, folder: Path) -> None:
     """A policy of this shape with random weights. Qwen3's heads are wider than hidden / heads, hence no create_policy
     for those.
     """
@@ -226,7 +231,7 @@ def create_model(size: Size, folder: Path) -> int:
     from turnwise.policy.architecture import create_policy
 
     if size.hidden == size.heads * size.head_dimension:
-        return create_policy(
+        create_policy(
             folder,
             vocabulary_size=size.vocabulary,
             context_length=2048,
@@ -239,6 +244,7 @@ def create_model(size: Size, folder: Path) -> int:
             key_value_heads=size.key_value_heads,
             feed_forward=size.feed_forward,
         )
+        return
     configuration = Qwen3Config(
         vocab_size=size.vocabulary,
         hidden_size=size.hidden,
@@ -255,9 +261,7 @@ def create_model(size: Size, folder: Path) -> int:
         dtype="float32",
     )
     torch.manual_seed(0)
-    model = Qwen3ForCausalLM(configuration)
-    model.save_pretrained(folder)
-    return sum(parameter.numel() for parameter in model.parameters())
+    Qwen3ForCausalLM(configuration).save_pretrained(folder)
 
 
 def sequences_of(size: Size) -> list[TokenSequence]:
