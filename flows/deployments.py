@@ -10,14 +10,16 @@ known once the parameters are read.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from prefect import flow, pause_flow_run, runtime
 from prefect.client.schemas.objects import State
 from prefect.input import RunInput
 from prefect.states import Cancelled
-from pydantic import ConfigDict, Field, create_model
-from pydantic.fields import FieldInfo
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, create_model
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from flows.ablation import comparison
 from flows.credit_study import study_credit
@@ -50,19 +52,10 @@ SECONDS_BETWEEN_LOOKS = 5
 def _optional_fields(section: type[Section]) -> Any:
     """The model of a section's values of which each may be left out, with their types and descriptions."""
     fields: dict[str, Any] = {
-        name: (field.rebuild_annotation() | None, Field(None, description=_with_bounds(field)))
+        name: (field.rebuild_annotation() | None, Field(None, description=field.description))
         for name, field in section.model_fields.items()
     }
     return create_model(section.__name__, __config__=_CLOSED, __doc__=section.__doc__, **fields)
-
-
-def _with_bounds(field: FieldInfo) -> str | None:
-    """A field's description with the bounds of its number: of a wrong value the form says only that it is wrong."""
-    wordings = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-    limits = [(words, getattr(each, name, None)) for each in field.metadata for name, words in wordings.items()]
-    bounds = [f"{words} {limit:g}" for words, limit in limits if limit is not None]
-    said = [field.description, f"A number {', '.join(bounds)}." if bounds else None]
-    return " ".join(filter(None, said)) or None
 
 
 _CLOSED = ConfigDict(extra="forbid")
@@ -81,10 +74,44 @@ _Changes: Any = create_model("Changes", __config__=_CLOSED, **_FIELDS)
 class Changes(_Changes):
     """Values that take precedence over those of the files, by section. What is left empty stays as it is there."""
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        _say_bounds(schema, handler, set())
+        return schema
+
     def settings(self) -> dict[str, Any]:
         """The values by dotted key."""
         changed = self.model_dump(mode="json", exclude_none=True)
         return {f"{section}.{name}": value for section, values in changed.items() for name, value in values.items()}
+
+
+def _say_bounds(schema: Any, handler: GetJsonSchemaHandler, seen: set[str]) -> None:
+    """Add to the description of each number its bounds: of a wrong value the form says only that it is wrong."""
+    if isinstance(schema, list):
+        for each in schema:
+            _say_bounds(each, handler, seen)
+    if not isinstance(schema, dict):
+        return
+    if isinstance(reference := schema.get("$ref"), str):
+        if reference not in seen:
+            seen.add(reference)
+            _say_bounds(handler.resolve_ref_schema(schema), handler, seen)
+        return
+    for field in schema.get("properties", {}).values():
+        if bounds := [_bounds(each) for each in field.get("anyOf", [field]) if _bounds(each)]:
+            field["description"] = " ".join(filter(None, [field.get("description"), f"A number {bounds[0]}."]))
+    for each in schema.values():
+        _say_bounds(each, handler, seen)
+
+
+def _bounds(number: Mapping[str, Any]) -> str:
+    """The bounds of a number in a JSON schema, in words; of two lower ones the one that excludes its value."""
+    wordings = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    limits = {name: f"{words} {number[name]:g}" for name, words in wordings.items() if name in number}
+    if "exclusiveMinimum" in limits:
+        limits.pop("minimum", None)
+    return ", ".join(limits.values())
 
 
 class Approval(RunInput):
@@ -242,7 +269,7 @@ def sweep(
         settings: further values by dotted key.
         variant: the variant that they are tried in; by default the parameters as they are.
         seeds: how many seeds each candidate gets, 1 to 100.
-        random: how many candidates are drawn; by default every combination of the values is tried.
+        random: how many candidates are drawn, at most 1,000; by default every combination of the values is tried.
     """
     _begin()
     tried = candidates(values, random)
@@ -273,8 +300,8 @@ def credit_study(
         changes: values that take precedence over those of the files, by section.
         settings: further values by dotted key.
         policy: a folder, or the digest of a stored policy; by default the experiment's warm start.
-        tasks: how many validation tasks are played.
-        replays: how often each state is played on.
+        tasks: how many validation tasks are played, 1 or more.
+        replays: how often each state is played on, 1 to 10,000.
         success: recorded runs or ablations with whose success each rule's closeness to the truth is compared.
     """
     _begin()
