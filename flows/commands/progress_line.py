@@ -15,9 +15,10 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 @contextmanager
-def showing_progress() -> Iterator[None]:
+def showing_progress(what: str = "") -> Iterator[None]:
     """Show on stderr how far the work within the block is, as it reports it, if it takes more than a moment.
 
+    `what` says what it does until it reports, or all along.
     On a terminal it is one line that is gone at the end, with the time that is left; in a log, a line now and then.
     """
     from rich.console import Console
@@ -33,7 +34,7 @@ def showing_progress() -> Iterator[None]:
     bars = Progress(
         *columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False, redirect_stderr=False
     )
-    bar = bars.add_task("", total=None, note="")
+    bar = bars.add_task(what, total=None, note="")
     begun: dict[str, tuple[float, int]] = {}
     last_line = time.monotonic()
 

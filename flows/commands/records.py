@@ -51,12 +51,12 @@ from rich.console import Console
 import turnwise as tw
 from flows.commands.options import MOST, Port, Settings, Tracking
 from flows.commands.progress_line import showing_progress
-from turnwise import progress
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home, project_root
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
 """Default numbers of episodes."""
+READING = "reading what the runs have recorded"
 
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="Id, name or tag of a run or an ablation.", show_default="the latest")
@@ -118,18 +118,21 @@ def show(
         from turnwise.reporting.html.pages import write_episodes
 
         title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
-        chosen, count = recorded.sample_of(runs, wanted, limit or ON_THE_PAGE)
-        write_episodes(title, chosen, count, html, recorded.instructions(runs, chosen))
+        with showing_progress(READING):
+            chosen, count = recorded.sample_of(runs, wanted, limit or ON_THE_PAGE)
+            write_episodes(title, chosen, count, html, recorded.instructions(runs, chosen))
         console.print(f"{len(chosen)} of {count:,} episodes in {html}", highlight=False, soft_wrap=True)
         return
     if against is not None:
-        others = [] if against in runs[0].baselines else recorded_here(uri, against)[:1]
-        chosen, count = recorded.paired(runs[0], others, against, wanted, limit or IN_THE_TERMINAL)
+        with showing_progress(READING):
+            others = [] if against in runs[0].baselines else recorded_here(uri, against)[:1]
+            chosen, count = recorded.paired(runs[0], others, against, wanted, limit or IN_THE_TERMINAL)
         print_instructions(recorded.instructions([runs[0], *others], chosen), console)
         print_episodes(chosen, console, in_columns=True)
         console.print(f"{len(chosen) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)
         return
-    episodes = recorded.asked_for(runs, wanted)
+    with showing_progress(READING):
+        episodes = recorded.asked_for(runs, wanted)
     chosen = episodes if task is None else over_iterations(episodes)
     limit = limit or (IN_THE_TERMINAL if task is None else len(chosen))
     chosen = recorded.legible(runs, whole_tasks(chosen, limit))
@@ -186,11 +189,13 @@ def compare(
     from turnwise.training_runs.iteration_stages import spending
 
     console = Console(record=html is not None, highlight=False)
-    recorded = tw.runs(*runs or [], tracking=tracking)
-    groups = grouped(recorded)
-    printed_tables = tables(recorded.judgement(success=success, anyway=anyway), references(groups), outcomes_of(groups))
-    if at_equal := at_equal_cost(groups, spending()):
-        printed_tables.append(budgets(at_equal))
+    with showing_progress(READING):
+        recorded = tw.runs(*runs or [], tracking=tracking)
+        groups = grouped(recorded)
+        judgement = recorded.judgement(success=success, anyway=anyway)
+        printed_tables = tables(judgement, references(groups), outcomes_of(groups))
+        if at_equal := at_equal_cost(groups, spending()):
+            printed_tables.append(budgets(at_equal))
     for table in printed_tables:
         print_table(table, console)
     for difference in told(differences(how_tested(groups))):
@@ -229,8 +234,9 @@ def suite(
     from turnwise.tracking.finding import find_all_runs
 
     uri, console = recorded_store(tracking), Console(highlight=False)
-    recorded = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)
-    report = collect_suite(recorded, rules or (), worlds or ())
+    with showing_progress(READING):
+        recorded = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)
+        report = collect_suite(recorded, rules or (), worlds or ())
     console.print(f"{report.headline}.", style="bold", markup=False)
     console.print()
     for table in suite_tables(report):
@@ -273,9 +279,10 @@ def judge(
         raise ConfigurationError(
             f"--only must be COLUMN=VALUE, each column once; found {' '.join(only or [])}", "TW-option-format"
         )
-    judged = tw.judge(
-        sources, method=method, seed=seed, task=task, score=score, step=step, only=wanted, anyway=anyway, to=to
-    )
+    with showing_progress("reading the results, and judging"):
+        judged = tw.judge(
+            sources, method=method, seed=seed, task=task, score=score, step=step, only=wanted, anyway=anyway, to=to
+        )
     console, report = Console(highlight=False), judged.data
     assert report.judgement is not None, "scores are always judged"
     console.print(report_finding(report), style="bold", markup=False)
@@ -341,14 +348,15 @@ def what_if(
             "TW-unread-option",
         )
     if files:
-        result = credit_rollouts(
-            runs,
-            rules or (),
-            format=format,
-            tokenizer=tokenizer,
-            weights=dict(map(_weight, weights or [])),
-            shown=episodes,
-        )
+        with showing_progress("reading the rollouts, and computing their credit"):
+            result = credit_rollouts(
+                runs,
+                rules or (),
+                format=format,
+                tokenizer=tokenizer,
+                weights=dict(map(_weight, weights or [])),
+                shown=episodes,
+            )
     else:
         result = what_if(runs[0], settings or [], iteration=iteration, remake=remake, shown=episodes, tracking=tracking)
     console = Console(highlight=False)
@@ -405,7 +413,8 @@ def lineage(
         print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
         return
     uri = recorded_store(tracking)
-    number = answer(what, recorded_here(uri, of), iteration, opened=opened)
+    with showing_progress(READING):
+        number = answer(what, recorded_here(uri, of), iteration, opened=opened)
     print_answer(what, number, console)
     print_diffs(uri, number.sources, console)
 
@@ -438,8 +447,7 @@ def export(
     console = Console(highlight=False, soft_wrap=True)
     if form in ("tensorboard", "wandb"):
         require_tracker(form)
-    with showing_progress():
-        progress.report("loading the libraries, and writing", 0, 0)
+    with showing_progress("loading the libraries, and writing"):
         recorded = tw.runs(which, tracking=tracking)
         if form == "conversations":
             counts = recorded.export_conversations(to)

@@ -58,7 +58,9 @@ def show_worlds(folder: Path) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     lines = {line.key: line for line in recorded_baselines(folder)}
-    console.print(_table(installed(), lines), width=min(console.width, WIDTH))
+    with showing_progress("loading the worlds"):
+        table = _table(installed(), lines)
+    console.print(table, width=min(console.width, WIDTH))
     console.print("Tasks: of train, validation and test. Success: on the test tasks, as `turnwise baselines` found it.")
 
 

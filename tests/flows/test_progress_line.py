@@ -29,6 +29,16 @@ def test_on_a_terminal_it_shows_what_is_done_and_the_time_that_is_left(
     assert printed.out == ""
 
 
+def test_on_a_terminal_it_says_what_work_is_that_reports_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setattr(progress_line, "SHOWN_AFTER_SECONDS", 0.0)
+    with showing_progress("reading what the runs have recorded"):
+        time.sleep(0.2)
+    assert "reading what the runs have recorded" in capsys.readouterr().err
+
+
 def test_work_that_is_done_at_once_shows_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
