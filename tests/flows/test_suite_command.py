@@ -62,6 +62,12 @@ def test_what_is_recorded_is_measured_and_what_is_not_is_said(home: Path) -> Non
     assert unheard.headline == "No world has runs of all 2 rules"
 
 
+def test_names_that_no_run_has_are_refused_with_those_that_are_recorded(home: Path) -> None:
+    for wanted in ({"rules": ["god"]}, {"worlds": ["lake"]}, {"rules": ["good"], "worlds": ["lake"]}):
+        with pytest.raises(ConfigurationError, match=r"name some of good in frozen_lake \(small\), .*TW-unknown-run"):
+            collected(**wanted)
+
+
 def test_a_score_lies_between_the_random_policy_and_the_oracle_of_its_ablation(home: Path) -> None:
     run = next(run for run in find_all_runs(tracking_uri()) if run.artifacts.variant == "good")
     world = make_world("frozen_lake", run.artifacts.experiment["world"]["parameters"])

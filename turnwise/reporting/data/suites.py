@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from turnwise.errors import ConfigurationError
 from turnwise.reporting.formatting import number, with_bounds
 from turnwise.results.cells import cell
 from turnwise.statistics import Interval, student_over_seeds
@@ -57,6 +58,8 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
     """The suite of recorded runs, in the order in which they were started.
 
     `rules` and `worlds` name those that count; empty: all that were recorded.
+
+    Raises ConfigurationError where no run has a rule and a world of those that are named.
     """
     missing: list[str] = []
     labels = _world_labels(runs)
@@ -77,6 +80,13 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
             of_ablation = found.setdefault((rule, world), {})
             of_ablation.setdefault(run.tags.get(PARENT, ""), {})[run.artifacts.seed] = score
     named = [*found, *untested]
+    if not (named or without_scale) and (rules or worlds):
+        recorded = dict.fromkeys(f"{run.artifacts.variant} in {labels[_identity(run)]}" for run in runs)
+        raise ConfigurationError(
+            "a suite must have a run of one of the rules and worlds that are named; found none of "
+            f"{', '.join([*rules, *worlds])}: name some of {', '.join(recorded)}",
+            "TW-unknown-run",
+        )
     rules = list(rules) or list(dict.fromkeys(rule for rule, _ in named))
     worlds = list(worlds) or list(dict.fromkeys(world for _, world in named))
     newest = {at: list(list(by_ablation.values())[-1].values()) for at, by_ablation in found.items()}
