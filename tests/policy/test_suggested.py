@@ -37,12 +37,14 @@ def test_every_suggestion_is_a_value_that_its_key_takes() -> None:
         ("cuda", ["avx2"], "bfloat16"),
     ],
 )
-def test_the_precision_is_one_that_the_device_has_instructions_for(
+def test_the_precision_is_one_that_the_device_has_instructions_for_and_bounds_follow(
     monkeypatch: pytest.MonkeyPatch, device: str, flags: list[str], expected: str
 ) -> None:
     monkeypatch.setattr("turnwise.store.run_environment.platform", lambda: {"processor": {"flags": flags}})
-    settings = {**MODEL, "compute.device": device, "compute.precision": "suggested"}
-    assert load(ROOT / "params.yaml", [], settings).compute.precision == expected
+    wanted = dict.fromkeys(["compute.precision", "optimization.maximum_mismatch"], "suggested")
+    experiment = load(ROOT / "params.yaml", [], {**MODEL, "compute.device": device, **wanted})
+    assert experiment.compute.precision == expected
+    assert experiment.optimization.maximum_mismatch == {"float32": 0.01, "bfloat16": 0.1}[expected]
 
 
 def test_a_larger_model_has_smaller_rates_and_an_adapter_ten_times_larger_ones() -> None:

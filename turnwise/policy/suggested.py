@@ -3,7 +3,8 @@
     learning rate of reinforcement      1e-5 (135 M / P)^0.7       all weights; ten times that with an adapter
     learning rate of the warm start     1e-4 (135 M / P)^0.7
     demonstrations, batch, steps        64 in batches of 8, each seen about twice: 16 steps, of which 4 warm up
-    precision of the learner            bfloat16 on a card and on a processor with instructions for it, else float32
+    precision                           bfloat16 on a card and on a processor with instructions for it, else float32
+    largest mismatch, nats              0.1 in bfloat16: replies of 3 nats a token are 0.045 apart; 0.01 in float32
 
 with P the parameters; rates are rounded to one digit. The rates at 135 million are those with which SmolLM2 learned
 (docs/language-model.md), the exponent leads from there to 1e-6 at 4 billion, between what RAGEN and MT-GRPO published
@@ -14,6 +15,7 @@ read, which takes hundreds of steps and not sixteen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -39,22 +41,30 @@ def rate_of_reinforcement(parameters: int) -> float:
     return _one_digit(1e-5 * (MEASURED / parameters) ** 0.7)
 
 
-SETTINGS: Mapping[str, Callable[[int, bool, str], Suggestion]] = {
-    "compute.precision": lambda _, __, device: (
-        "bfloat16" if device == "cuda" or processor_computes_bfloat16() else "float32"
+@dataclass(frozen=True)
+class Trained:
+    """What suggestions follow from."""
+
+    parameters: int
+    adapter: bool
+    precision: str
+
+
+SETTINGS: Mapping[str, Callable[[Trained], Suggestion]] = {
+    "compute.precision": lambda model: model.precision,
+    "optimization.learning_rate": lambda model: _one_digit(
+        rate_of_reinforcement(model.parameters) * (ADAPTER_FACTOR if model.adapter else 1.0)
     ),
-    "optimization.learning_rate": lambda parameters, adapter, _: _one_digit(
-        rate_of_reinforcement(parameters) * (ADAPTER_FACTOR if adapter else 1.0)
-    ),
-    "warm_start.learning_rate": lambda parameters, *_: _one_digit(10 * rate_of_reinforcement(parameters)),
-    "warm_start.final_learning_rate": lambda parameters, *_: _one_digit(2 * rate_of_reinforcement(parameters)),
-    "warm_start.maximum_steps": lambda *_: 2 * DEMONSTRATIONS // BATCH,
-    "warm_start.learning_rate_warmup": lambda *_: 4,
-    "warm_start.check_every": lambda *_: DEMONSTRATIONS // BATCH,
-    "warm_start.batch": lambda *_: BATCH,
-    "data.demonstrations": lambda *_: DEMONSTRATIONS,
+    "optimization.maximum_mismatch": lambda model: 0.1 if model.precision == "bfloat16" else 0.01,
+    "warm_start.learning_rate": lambda model: _one_digit(10 * rate_of_reinforcement(model.parameters)),
+    "warm_start.final_learning_rate": lambda model: _one_digit(2 * rate_of_reinforcement(model.parameters)),
+    "warm_start.maximum_steps": lambda _: 2 * DEMONSTRATIONS // BATCH,
+    "warm_start.learning_rate_warmup": lambda _: 4,
+    "warm_start.check_every": lambda _: DEMONSTRATIONS // BATCH,
+    "warm_start.batch": lambda _: BATCH,
+    "data.demonstrations": lambda _: DEMONSTRATIONS,
 }
-"""By key: the suggestion for a model of so many parameters, with an adapter or without, on a `cpu` or `cuda`."""
+"""By key: the suggestion."""
 
 
 def with_suggestions(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Suggestion]]:
@@ -77,10 +87,14 @@ def with_suggestions(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
             f"{strangers[0]}: nothing is suggested for this key, but for {', '.join(SETTINGS)}: write a value",
             "TW-nothing-suggested",
         )
-    parameters = _parameters(values.get("policy"), asked[0])
+    compute = values.get("compute") or {}
+    precision = compute.get("precision", "float32")
+    if precision == SUGGESTED:
+        rounds = compute.get("device") == "cuda" or processor_computes_bfloat16()
+        precision = "bfloat16" if rounds else "float32"
     adapter = bool((values.get("optimization") or {}).get("adapter"))
-    device = (values.get("compute") or {}).get("device", "cpu")
-    suggested = {key: SETTINGS[key](parameters, adapter, device) for key in asked}
+    model = Trained(_parameters(values.get("policy"), asked[0]), adapter, precision)
+    suggested = {key: SETTINGS[key](model) for key in asked}
     for key, value in suggested.items():
         name, _, last = key.partition(".")
         changed[name][last] = value
