@@ -175,7 +175,6 @@ def prepare(
         changes: values that take precedence over those of the files, by section.
         settings: further values by dotted key, e.g. `{"variants.mt-grpo.rollout.group_size": 8}`.
     """
-    _begin()
     prepared = run_flow(preparation, _load(parameters, overlays, changes, settings))
     return {name: str(reference) for name, reference in vars(prepared).items()}
 
@@ -195,7 +194,6 @@ def evaluate(
         changes: values that take precedence over those of the files, by section.
         settings: further values by dotted key.
     """
-    _begin()
     return run_flow(evaluation, _load(parameters, overlays, changes, settings))
 
 
@@ -219,7 +217,6 @@ def ablation(
         settings: further values by dotted key, e.g. `{"variants.mt-grpo.rollout.group_size": 8}`.
         approval: pause before anything is computed, with the plan as the question, until somebody has answered it.
     """
-    _begin()
     return _compare(_load(parameters, overlays, changes, settings), approval)
 
 
@@ -244,7 +241,6 @@ def experiment(
         seed: a whole number, 0 or more; by default the first of `ablation.seeds`.
         approval: pause before anything is computed, with the plan as the question, until somebody has answered it.
     """
-    _begin()
     return _compare(single(_load(parameters, overlays, changes, settings), variant, seed), approval)
 
 
@@ -271,7 +267,6 @@ def sweep(
         seeds: how many seeds each candidate gets, 1 to 100.
         random: how many candidates are drawn, at most 1,000; by default every combination of the values is tried.
     """
-    _begin()
     tried = candidates(values, random)
     chosen = sweep_experiment(_load(parameters, overlays, changes, settings), tried, variant, seeds)
     result = run_flow(compare_values, chosen, tried)
@@ -304,7 +299,6 @@ def credit_study(
         replays: how often each state is played on, 1 to 10,000.
         success: recorded runs or ablations with whose success each rule's closeness to the truth is compared.
     """
-    _begin()
     chosen, recorded = _load(parameters, overlays, changes, settings), list(runs(*success)) if success else []
     return run_flow(study_credit, chosen, policy, tasks, replays, recorded).digest
 
@@ -318,16 +312,12 @@ def _compare(chosen: Experiment, approval: bool) -> str | State[Any]:
     return result.digest
 
 
-def _begin() -> None:
-    """What a worker's process begins with, before anything large is imported."""
-    collect_rarely()
-    prepare_process()
-
-
 def _load(
     parameters: str, overlays: list[str] | None, changes: Changes | None, settings: dict[str, Any] | None
 ) -> Experiment:
-    """The experiment. Raises ConfigurationError for values that do not fit together."""
+    """The experiment, for a worker's process to begin with. Raises ConfigurationError where values do not fit."""
+    collect_rarely()
+    prepare_process()
     root, changed = project_root(), {} if changes is None else changes.settings()
     chosen = load(root / parameters, [root / overlay for overlay in overlays or []], {**changed, **(settings or {})})
     use_storage(chosen.storage.url, chosen.storage.cache_gigabytes)
