@@ -65,38 +65,28 @@ Tracking = Annotated[
 RecordFolder = Annotated[
     Path | None, typer.Option("--folder", help="Where the page and its data go.", show_default="docs, next to the code")
 ]
-WorldName = Annotated[
-    str, typer.Argument(metavar="WORLD", help="A world's name, or module:Class.", autocompletion=installed_world_names)
-]
+
+
+def _worlds(metavar: str, help: str) -> Any:
+    """An argument that the shell completes by the names of worlds."""
+    return typer.Argument(metavar=metavar, help=help, autocompletion=installed_world_names)
+
+
+def _settings(help: str) -> Any:
+    """Settings of a world, a rule or a reward by itself."""
+    return typer.Option("--set", "-s", "-p", metavar="KEY=VALUE", help=f"{help}; may be repeated.")
+
+
+WorldName = Annotated[str, _worlds("WORLD", "A world's name, or module:Class.")]
 CheckedName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        help="A world's name or module:Class; a credit rule's or a reward's name or module:name.",
-        autocompletion=installed_world_names,
-    ),
+    str, _worlds("NAME", "A world's name or module:Class; a credit rule's or a reward's name or module:name.")
 ]
-WorldNames = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="WORLD", help="All that are installed if none is named.", autocompletion=installed_world_names
-    ),
-]
+WorldNames = Annotated[list[str] | None, _worlds("WORLD", "All that are installed if none is named.")]
 Preset = Annotated[str, typer.Option(metavar="NAME", help="Published settings of the world.")]
 CheckedSettings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        "-s",
-        "-p",
-        metavar="KEY=VALUE",
-        help="Set one parameter of the world, or one option of the rule or reward; may be repeated.",
-    ),
+    list[str] | None, _settings("Set one parameter of the world, or one option of the rule or reward")
 ]
-WorldSettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", "-p", metavar="KEY=VALUE", help="Set one parameter of the world; may be repeated."),
-]
+WorldSettings = Annotated[list[str] | None, _settings("Set one parameter of the world")]
 
 
 def load_experiment(
