@@ -43,7 +43,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -247,22 +247,20 @@ def suite(
     console.print(f"page  {to / PAGE_FILE}", markup=False, soft_wrap=True)
 
 
+def _column(help: str) -> Any:
+    """An option that names a column of what is judged."""
+    return typer.Option(metavar="COLUMN", help=help, show_default="detected")
+
+
 def judge(
     sources: Annotated[
         list[str], typer.Argument(metavar="FILE...", help=".csv, .jsonl, .json, .eval; or MLflow's URI#experiment.")
     ],
-    method: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The method that made a score.", show_default="detected")
-    ] = None,
-    seed: Annotated[str | None, typer.Option(metavar="COLUMN", help="Its seed.", show_default="detected")] = None,
-    task: Annotated[str | None, typer.Option(metavar="COLUMN", help="Its task.", show_default="detected")] = None,
-    score: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The score; higher is better.", show_default="detected")
-    ] = None,
-    step: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="In logs: the last of each run counts.", show_default="detected"),
-    ] = None,
+    method: Annotated[str | None, _column("The method that made a score.")] = None,
+    seed: Annotated[str | None, _column("Its seed.")] = None,
+    task: Annotated[str | None, _column("Its task.")] = None,
+    score: Annotated[str | None, _column("The score; higher is better.")] = None,
+    step: Annotated[str | None, _column("In logs: the last of each run counts.")] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only rows with this value; may be repeated.")
     ] = None,
