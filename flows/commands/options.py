@@ -67,6 +67,11 @@ RecordFolder = Annotated[
 ]
 
 
+def iteration_option(help: str, default: str, *, first: int = 0) -> Any:
+    """An option that names an iteration, from `first` on; `default` says which is meant without it."""
+    return typer.Option(min=first, max=MOST, metavar="N", help=help, show_default=default)
+
+
 def _worlds(metavar: str, help: str) -> Any:
     """An argument that the shell completes by the names of worlds."""
     return typer.Argument(metavar=metavar, help=help, autocompletion=installed_world_names)

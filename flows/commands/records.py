@@ -49,7 +49,7 @@ import typer
 from rich.console import Console
 
 import turnwise as tw
-from flows.commands.options import MOST, Port, Settings, Tracking
+from flows.commands.options import MOST, Port, Settings, Tracking, iteration_option
 from flows.commands.progress_line import showing_progress
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.project import home, project_root
@@ -299,9 +299,7 @@ def what_if(
         typer.Argument(metavar="RUN or FILE", help="One run, or files of rollouts that another system wrote."),
     ],
     settings: Settings = None,
-    iteration: Annotated[
-        int | None, typer.Option(min=1, max=MOST, metavar="N", help="Of a run: whose rollout.", show_default="the last")
-    ] = None,
+    iteration: Annotated[int | None, iteration_option("Of a run: whose rollout.", "the last", first=1)] = None,
     remake: Annotated[bool, typer.Option("--remake", help="Of a run: make again what was pruned.")] = False,
     rules: Annotated[
         list[str] | None,
@@ -386,9 +384,7 @@ def lineage(
         ),
     ],
     of: Annotated[str, typer.Option(metavar="RUN", help="Id, name or tag of the run.", show_default="the latest")] = "",
-    iteration: Annotated[
-        int | None, typer.Option(min=0, max=MOST, metavar="N", help="Of the metric.", show_default="the last")
-    ] = None,
+    iteration: Annotated[int | None, iteration_option("Of the metric.", "the last")] = None,
     tracking: Tracking = None,
 ) -> None:
     """Go from a number or an artifact back to everything that it came from."""
@@ -420,10 +416,7 @@ def lineage(
 def export(
     which: Annotated[str, typer.Argument(metavar="RUN", help="Id, name or tag of one run.")],
     to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="A folder to make, or an empty one.")],
-    iteration: Annotated[
-        int | None,
-        typer.Option(min=0, max=MOST, metavar="N", help="0: the warm start.", show_default="the final policy"),
-    ] = None,
+    iteration: Annotated[int | None, iteration_option("0: the warm start.", "the final policy")] = None,
     best: Annotated[bool, typer.Option("--best", help="The iteration with the most success in validation.")] = False,
     form: Annotated[
         Literal["policy", "conversations", "tensorboard", "wandb"],

@@ -37,6 +37,7 @@ from flows.commands.options import (
     Settings,
     Tracking,
     Variant,
+    iteration_option,
     load_experiment,
     next_steps,
     own_command,
@@ -305,12 +306,7 @@ def credit(
 
 def record(
     policy: Annotated[str, typer.Argument(metavar="FOLDER or RUN", help="The policy that answers.")],
-    iteration: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=MOST, metavar="N", help="Of a run; 0: the warm start.", show_default="the final policy"
-        ),
-    ] = None,
+    iteration: Annotated[int | None, iteration_option("Of a run; 0: the warm start.", "the final policy")] = None,
     best: Annotated[bool, typer.Option("--best", help="Of a run: that with the most success in validation.")] = False,
     engine: Annotated[Literal["embedded", "vllm"], typer.Option(help="What samples.")] = "embedded",
     device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where.")] = "cpu",
