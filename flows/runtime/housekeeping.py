@@ -13,16 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from prefect import tags
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    FlowRunFilterTags,
-    TaskRunFilter,
-    TaskRunFilterState,
-    TaskRunFilterStateType,
-)
+from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
@@ -31,7 +22,8 @@ from flows.runtime.server import connect_directly
 from turnwise.project import one_project
 from turnwise.store.process_register import ProcessRegister
 
-UNFINISHED = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+UNFINISHED = {"type": {"any_": [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]}, "name": None}
+"""The filter of states."""
 TOGETHER = 100
 """Number of processes whose runs are queried in one request."""
 
@@ -69,18 +61,16 @@ def close_abandoned_runs() -> int:
 
 
 def _unfinished(client: SyncPrefectClient, tokens: Sequence[str]) -> list[FlowRun]:
-    chosen = FlowRunFilter(
-        tags=FlowRunFilterTags(any_=[f"{_PROCESS}{token}" for token in tokens]),
-        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=UNFINISHED)),
-    )
+    tags_of_processes = [f"{_PROCESS}{token}" for token in tokens]
+    chosen = FlowRunFilter.model_validate({"tags": {"any_": tags_of_processes}, "state": UNFINISHED})
     return client.read_flow_runs(flow_run_filter=chosen)
 
 
 def _close(client: SyncPrefectClient, run: FlowRun) -> None:
     """Mark a flow run and its tasks as crashed; otherwise they would be listed as Running for ever."""
     crashed: State[None] = Crashed(message="The process that ran it was killed.")
-    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
-    unfinished = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=UNFINISHED), name=None))
+    of_run = FlowRunFilter.model_validate({"id": {"any_": [run.id]}})
+    unfinished = TaskRunFilter.model_validate({"state": UNFINISHED})
     with suppress(ObjectNotFound):  # the run has been deleted in the meantime
         for task_run in client.read_task_runs(flow_run_filter=of_run, task_run_filter=unfinished):
             client.set_task_run_state(task_run.id, crashed, force=True)
