@@ -72,14 +72,14 @@ def test_an_ablation_that_is_recorded_again_adds_no_run(open_recorder: Callable[
     assert newest_view(uri) == ("credit rules", address)
     assert found.data.tags[NOTE] == "turns beats plain."
     described = client.get_experiment(found.info.experiment_id).tags[NOTE]
-    assert described == f"**[credit rules]({address})**: turns beats plain.\n\nOurs since May."
+    assert described == f"credit rules: turns beats plain. [Curves and table]({address})\n\nOurs since May."
     table = json.loads(client.content(found, COMPARISONS_TABLE) or b"")
     assert table == {"columns": ["comparison", "verdict"], "data": [["turns − plain", "higher"]]}
 
 
 def test_an_experiments_description_has_each_view_once_the_newest_first_and_what_else_was_written() -> None:
     def entry(number: int, said: str) -> str:
-        return f"**[{number}](runs?{ENTRY}{number}&compareRunsMode=CHART)**: {said}"
+        return f"{number}: {said} [Curves](runs?{ENTRY}{number}&compareRunsMode=CHART)"
 
     described = "Read this first."
     for number, said in ((1, "old"), (2, "other"), (1, "new")):

@@ -240,13 +240,14 @@ class TrackedRun:
     def describe(self, name: str, finding: str) -> None:
         """Have an unfinished run described by what it has found, also above the list of the experiment's runs.
 
-        There the newest comes first, with a link to the run's view; what others have written there stays.
+        There the newest comes first, with a link to the run's view; what others have written there stays. The name
+        comes before any Markdown: MLflow's first page shows the beginning of the description as plain text.
         """
         if self.finished:
             return
         self.tag(NOTE, finding)
         experiment = self._entity.info.experiment_id
-        entry = f"**[{name}]({view_address(experiment, self.id)})**: {finding}"
+        entry = f"{name}: {finding} [Curves and table]({view_address(experiment, self.id)})"
         before = self._client.get_experiment(experiment).tags.get(NOTE, "")
         self._client.tag_experiment(experiment, NOTE, with_entry(entry, view_key(self.id), before))
 
