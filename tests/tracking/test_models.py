@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracking_samples import open_child
+from tracking_samples import open_child, trajectory
 
 from turnwise.store import Reference
 from turnwise.tracking import Dataset, Recorder, TrackedRun
@@ -43,6 +43,16 @@ def test_a_policy_is_an_output_of_its_run_with_its_metrics_on_the_test_task_set(
     assert (output.model_id, output.step) == (model.model_id, 20)
     history = recorder._client.get_metric_history(run.id, "test/success")
     assert [(point.step, point.value) for point in history] == [(0, 0.75)], "once for the run, too"
+
+
+def test_the_traces_of_its_test_episodes_are_shown_with_a_policy(recorder: Recorder) -> None:
+    run = open_child(recorder)
+    policy = log(run)
+    assert policy is not None
+    run.log_trajectories("batch/0001", [trajectory(0)])
+    run.log_trajectories("test", [trajectory(0), trajectory(1)], policy=policy)
+    shown = recorder._client.search_traces(locations=[recorder._experiment_id], model_id=policy.id)
+    assert [trace.info.tags["turnwise.label"] for trace in shown] == ["test", "test"]
 
 
 def test_no_file_is_written_for_a_model(recorder: Recorder, tmp_path: Path) -> None:

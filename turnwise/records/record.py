@@ -265,7 +265,8 @@ class AblationRecord:
         )
         child.log_summary(evaluation_metrics("test", tested, run.test_at_horizon), policy)
         episodes = {mode: read_evaluation(tested, mode) for mode in (SAMPLED, GREEDY)}
-        child.log_trajectories("test", episodes[SAMPLED][: self._experiment.tracking.traces], weights=self._weights)
+        traced = episodes[SAMPLED][: self._experiment.tracking.traces]
+        child.log_trajectories("test", traced, weights=self._weights, policy=policy)
         child.log_table(episode_columns(episodes, list(self._weights)), TEST_TABLE)
 
     def whole(self, run: Run) -> None:

@@ -257,15 +257,18 @@ class TrackedRun:
         trajectories: Sequence[Trajectory],
         advantages: Sequence[Sequence[float]] | None = None,
         weights: Mapping[str, float] | None = None,
+        policy: LoggedPolicy | None = None,
     ) -> None:
         """Record trajectories as traces, with one span per turn: see `turnwise.tracking.traces`.
 
         `label` says when they were sampled, e.g. `validation/0005`; `advantages` has one number per turn of each
-        trajectory; with `weights`, by reward, each trace shows its weighted return.
+        trajectory; with `weights`, by reward, each trace shows its weighted return; with `policy` they are shown with
+        that logged model, too.
         """
+        model = None if policy is None else policy.id
         with self._unfinished() as unfinished:
             if unfinished:
-                log_traces(self._client, self._entity, label, trajectories, advantages, weights)
+                log_traces(self._client, self._entity, label, trajectories, advantages, weights, model)
 
     def warn_of_start(self, words: str) -> None:
         """Record why the run's reinforcement has nothing to begin with, as the tag `turnwise.start`."""

@@ -35,11 +35,13 @@ def log_traces(
     trajectories: Sequence[Trajectory],
     advantages: Sequence[Sequence[float]] | None,
     weights: Mapping[str, float] | None,
+    model: str | None = None,
 ) -> None:
     """Write the traces of those trajectories that the run does not yet have under this label.
 
-    `advantages` has one number per turn of each trajectory; `weights` are by reward. Raises ConfigurationError where
-    the number of advantages does not match that of turns.
+    `advantages` has one number per turn of each trajectory; `weights` are by reward; `model` is the id of the logged
+    model that sampled them, whose page lists them. Raises ConfigurationError where the number of advantages does not
+    match that of turns.
     """
     aligned = _one_per_turn(trajectories, advantages)
     recorded = _recorded(client, run, label)
@@ -53,7 +55,7 @@ def log_traces(
         episode = _episode_spans(digits, trajectory, of_turns, now)
         # Before the spans: to add the summary of a trace that has spans takes MLflow twice as long.
         if f"tr-{digits}" not in recorded:
-            store.start_trace(_information(run, label, trajectory, episode[0], weights))
+            store.start_trace(_information(run, label, trajectory, episode[0], weights, model))
         spans += episode
     if spans:
         store.log_spans(run.info.experiment_id, spans)
@@ -183,7 +185,12 @@ def _span(
 
 
 def _information(
-    run: Any, label: str, trajectory: Trajectory, episode: Any, weights: Mapping[str, float] | None
+    run: Any,
+    label: str,
+    trajectory: Trajectory,
+    episode: Any,
+    weights: Mapping[str, float] | None,
+    model: str | None,
 ) -> Any:
     """The trace's summary: previews, tags to search by, and scores, as shown in MLflow's list of traces."""
     entities = mlflow().entities
@@ -199,6 +206,7 @@ def _information(
             "mlflow.sourceRun": run.info.run_id,
             "mlflow.trace.session": f"{run.info.run_id[:8]} {label} group {trajectory.group:04d}",
             "mlflow.trace_schema.version": "3",
+            **({} if model is None else {mlflow().tracing.constant.TraceMetadataKey.MODEL_ID: model}),
         },
         tags=shortened_tags(
             {
