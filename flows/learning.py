@@ -32,6 +32,7 @@ from tasks.update.critic import CriticParameters, initial_critic, learn_values
 from tasks.update.fine_tune import FineTuneParameters, fine_tune
 from tasks.update.rejection_sampling import KeepParameters, keep
 from tasks.update.update import UpdateParameters, update
+from turnwise.agent.playing import PlayParameters
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.credit.batch import Rescored
 from turnwise.credit.requirements import teacher_of
@@ -64,10 +65,13 @@ def value_rollout(run: Run, iteration: Iteration) -> Call:
     return call(
         values,
         lambda: ValuesParameters(
-            learner=_learner_of_critic(experiment), micro_batch_tokens=experiment.critic.micro_batch_tokens
+            learner=_learner_of_critic(experiment),
+            micro_batch_tokens=experiment.critic.micro_batch_tokens,
+            play=_shown_to_critic(experiment),
         ),
         critic=iteration.before.critic,
         rollout=iteration.rollout,
+        tokenizer=run.prepared.tokenizer if experiment.critic.privileged else None,
         label=run.label(iteration),
     )
 
@@ -183,6 +187,7 @@ def train_critic(run: Run, iteration: Iteration) -> Call:
         rollout=iteration.rollout,
         credit=iteration.credit,
         values=iteration.made["values"],
+        tokenizer=run.prepared.tokenizer if run.experiment.critic.privileged else None,
         label=run.label(iteration),
     )
 
@@ -234,8 +239,17 @@ def _penalised_in(experiment: Experiment, place: str) -> bool:
 
 def _critic_parameters(run: Run, number: int) -> CriticParameters:
     return CriticParameters(
-        learner=_learner_of_critic(run.experiment), critic=run.experiment.critic, seed=run.seed, iteration=number
+        learner=_learner_of_critic(run.experiment),
+        critic=run.experiment.critic,
+        seed=run.seed,
+        iteration=number,
+        play=_shown_to_critic(run.experiment) if number else None,
     )
+
+
+def _shown_to_critic(experiment: Experiment) -> PlayParameters | None:
+    """How episodes are played, where the critic is shown more of them than the policy."""
+    return play_parameters(experiment) if experiment.critic.privileged else None
 
 
 def _learner_of_critic(experiment: Experiment) -> LearnerParameters:

@@ -51,6 +51,7 @@ from turnwise.credit.requirements import (
     require_branching,
     require_credit,
     require_greedy,
+    require_privileged,
     require_trees,
     rescored_needs,
     teacher_of,
@@ -222,6 +223,8 @@ class Experiment(Section):
         engine, needs_functions = self.compute.engine, form.functions is not None
         require_policy(self.policy, optimization.adapter, engine, form.tags, needs_functions=needs_functions)
         require_credit(self.credit, self.credit_inputs)
+        if self.has_critic and self.critic.privileged:
+            require_privileged(self.credit_inputs)
         if self.rollout.scheme == "branching":
             for rule in (self.credit, self.credit.thought):
                 if rule is not None:

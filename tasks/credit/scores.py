@@ -14,7 +14,7 @@ from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import Section
 from turnwise.credit.batch import Rescored
 from turnwise.data import scores as score_files
-from turnwise.data.arrays import Ragged
+from turnwise.data.arrays import Integers, Ragged, SequenceBatch
 from turnwise.data.scores import SCORES, Scores, write_scores
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.score_norms import score_norms
@@ -162,17 +162,31 @@ class ValuesParameters(Section):
 
     learner: LearnerParameters
     micro_batch_tokens: int
+    play: PlayParameters | None = None
+    """How the episodes were played, where the critic is shown the right answers; else None."""
 
 
 @task(name="values", task_run_name="{label}: values", retries=1)
-@depends_on(kernel=("turnwise.policy.critic.value_function", "turnwise.policy.scored_policy"), writes=SCORES)
-def values(parameters: ValuesParameters, *, critic: Reference, rollout: Reference, label: str = "values") -> Reference:
+@depends_on(
+    kernel=("turnwise.policy.critic.value_function", "turnwise.policy.scored_policy"),
+    writes=SCORES,
+    code=lambda parameters: asking_code(parameters.play, None),
+    reads=lambda parameters: hindsight_reads(parameters.play),
+)
+def values(
+    parameters: ValuesParameters,
+    *,
+    critic: Reference,
+    rollout: Reference,
+    tokenizer: Reference | None = None,
+    label: str = "values",
+) -> Reference:
     """The critic's value of the state before each reply token and after the last one.
 
-    For a critic on the policy's trunk, `critic` is the policy's artifact.
+    For a critic on the policy's trunk, `critic` is the policy's artifact. A privileged one needs the `tokenizer`.
     """
     trajectories = read_arrays(opened(rollout))
-    sequences, owners = trajectories.segments(every_reply=True)
+    sequences, owners = critic_sequences(parameters.play, rollout, tokenizer)
     with MODELS.consulted_critic(critic, parameters.learner) as judge:
         token_values = judge.values(sequences, parameters.micro_batch_tokens)
         ends = judge.bootstrap(sequences, parameters.micro_batch_tokens)
@@ -185,6 +199,22 @@ def _written(scores: Scores) -> Reference:
     with default_store().write("scores") as draft:
         write_scores(draft.folder, scores)
     return draft.reference
+
+
+def critic_sequences(
+    play: PlayParameters | None, rollout: Reference, tokenizer: Reference | None
+) -> tuple[SequenceBatch, Integers]:
+    """The sequences that a critic reads of a rollout, and the trajectory of each.
+
+    With `play` they are those of a privileged critic, spelled with the `tokenizer`: one per trajectory.
+    """
+    if play is None:
+        return read_arrays(opened(rollout)).segments(every_reply=True)
+    from turnwise.agent.hindsight import shown_answers
+
+    assert tokenizer is not None, "what is shown to a critic is spelled with the tokenizer"
+    sequences = shown_answers(trajectories_of(rollout), episode_config(play, frame_of(tokenizer)))
+    return sequences, np.arange(len(sequences))
 
 
 def read_scores(scores: Reference) -> Scores:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 
 from tasks.caching import depends_on
-from tasks.credit.scores import read_scores
+from tasks.credit.scores import critic_sequences, read_scores
 from tasks.orchestration.deferred import task
-from tasks.playing import TRAINING
+from tasks.playing import TRAINING, asking_code, hindsight_reads
 from tasks.restoring import MODELS, opened
 from turnwise import seeding
+from turnwise.agent.playing import PlayParameters
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection, Section
 from turnwise.data.trajectory_files import read_advantages, read_arrays
@@ -32,6 +33,8 @@ class CriticParameters(Section):
     seed: int
     iteration: int
     """0 when the critic is made."""
+    play: PlayParameters | None = None
+    """How the episodes were played, where the critic is shown the right answers; else None."""
 
     @property
     def seed_of_iteration(self) -> int:
@@ -54,7 +57,12 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference, label: st
 
 
 @task(name="learn_values", task_run_name="{label}: learn_values", retries=1)
-@depends_on(kernel=TRAINING, writes=CRITIC)
+@depends_on(
+    kernel=TRAINING,
+    writes=CRITIC,
+    code=lambda parameters: asking_code(parameters.play, None),
+    reads=lambda parameters: hindsight_reads(parameters.play),
+)
 def learn_values(
     parameters: CriticParameters,
     *,
@@ -62,19 +70,21 @@ def learn_values(
     rollout: Reference,
     credit: Reference,
     values: Reference,
+    tokenizer: Reference | None = None,
     label: str = "learn_values",
 ) -> Reference:
     """Train the critic on one batch. A batch without a trajectory leaves it unchanged.
 
     For a critic on the policy's trunk, `critic` and the result are policy artifacts that differ in the critic's head
-    alone.
+    alone. A privileged critic needs the `tokenizer`.
     """
     credited = read_advantages(default_store().folder(credit))
     if not len(credited.turns):
         with default_store().write(critic.kind) as draft:
             draft.begin_with(opened(critic))
         return draft.reference
-    batch = value_batch(read_arrays(opened(rollout)), credited, read_scores(values).per_token)
+    shown = None if parameters.play is None else critic_sequences(parameters.play, rollout, tokenizer)[0]
+    batch = value_batch(read_arrays(opened(rollout)), credited, read_scores(values).per_token, shown)
     began = time.perf_counter()
     learn = _learn_on_the_policys_trunk if parameters.learner.with_critic else _learn_on_its_own_trunk
     learned = learn(parameters, critic, batch)

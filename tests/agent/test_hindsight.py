@@ -10,9 +10,16 @@ import pytest
 from agent_samples import Hill, form, play_texts, rules_for
 
 from turnwise.agent.formats import FORMATS, Format, LineFormat, ThinkAnswerFormat
-from turnwise.agent.hindsight import answer_scores, answered, hindsight, shown_again, spelled_answer
+from turnwise.agent.hindsight import (
+    answer_scores,
+    answered,
+    hindsight,
+    shown_again,
+    shown_answers,
+    spelled_answer,
+)
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.world import Limits
+from turnwise.world import Limits, Task
 
 every_format = pytest.mark.parametrize("name", FORMATS)
 
@@ -84,3 +91,23 @@ def test_hindsight_lengthens_the_first_message_and_changes_no_other_token(frame:
     assert sequence.turn_of_token.tolist() == [*[-1] * len(opening), *before.turn_of_token[len(first) :]]
     with pytest.raises(ValueError, match="in the frame that it was played in"):
         shown_again(trajectory, "Up is right.", frame, "Stay.")
+
+
+class AnsweredHill(Hill):
+    """A hill whose tasks have a right answer."""
+
+    def answer(self, task: Task) -> str:
+        return f"up from {task.id}"
+
+
+def test_a_privileged_critic_reads_the_right_answer_in_the_first_message(frame: ChatFrame) -> None:
+    world = AnsweredHill(limits=Limits(turns=2))
+    rules = rules_for(world, frame=frame, instruction="Climb.")
+    trajectories = [
+        play_texts(world, form("up"), text, frame=frame, instruction="Climb.") for text in ("no", "nothing")
+    ]
+    sequences = shown_answers(trajectories, rules)
+    for trajectory, sequence in zip(trajectories, sequences, strict=True):
+        text = f"This solves the task: up from {trajectory.task.id}"
+        assert sequence == shown_again(trajectory, text, frame, "Climb.")[0]
+    assert len(shown_answers([], rules)) == 0

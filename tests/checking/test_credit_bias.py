@@ -94,6 +94,7 @@ def test_findings_say_what_the_numbers_say(verdicts: dict[str, RuleBias]) -> Non
         "gae, true values",
         "turn-gae, true values, lambda 0",
         "archer, true values",
+        "sweet-rl, true values",
         "self-distillation, teacher pi exp(Q)",
     }
     rescaled = {title for title, finding in findings.items() if finding == "rescaled"}

@@ -44,6 +44,7 @@ RULES: list[tuple[str, Options]] = [
     ("length-adaptive-gae", {"alpha": 0.5}),
     ("cross-level-gae", {"lam": 0.8, "lam_turn": 0.5}),
     ("archer", {"gamma": 0.9, "lam": 0.5}),
+    ("sweet-rl", {"beta": 0.5, "rewards": "outcome"}),
     ("remax", {}),
     ("information-gain", {"gamma": 0.9}),
     ("information-gain", {"gain": "log-probability", "pooled": "apart", "rewards": "merged"}),
@@ -189,7 +190,8 @@ def test_advantages_sum_to_zero_over_those_of_a_group_that_reach_a_turn(batch: C
 
 
 @pytest.mark.parametrize(
-    "name", ["reinforce++", "gae", "bi-level-gae", "turn-gae", "length-adaptive-gae", "cross-level-gae", "archer"]
+    "name",
+    ["reinforce++", "gae", "bi-level-gae", "turn-gae", "length-adaptive-gae", "cross-level-gae", "archer", "sweet-rl"],
 )
 @examples
 @given(batch=batches())

@@ -85,7 +85,7 @@ def test_what_an_estimator_lacks_is_named(name: str, message: str) -> None:
 
 
 def test_a_critic_that_is_lacking_is_named() -> None:
-    for name in ("gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae", "archer"):
+    for name in ("gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae", "archer", "sweet-rl"):
         with pytest.raises(CreditError, match=rf"{name}.*TW-rule-lacks-input"):
             estimate(name, replace(WITH_CRITIC, values=None))
 

@@ -11,7 +11,14 @@ import pytest
 from turnwise.config.options import read_options
 from turnwise.config.schema import Credit, ThoughtCredit
 from turnwise.credit import ESTIMATORS
-from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit, require_trees, teacher_of
+from turnwise.credit.requirements import (
+    CreditInputs,
+    needs_critic,
+    require_credit,
+    require_privileged,
+    require_trees,
+    teacher_of,
+)
 from turnwise.errors import ConfigurationError
 
 EVERYTHING = CreditInputs(
@@ -105,8 +112,16 @@ def test_no_answer_is_asked_for_in_a_turn_in_which_none_can_be_given(rule: str) 
         require_credit(Credit(estimator=rule, options={}), replace(EVERYTHING, names_answers=False))
 
 
+def test_a_critic_is_shown_right_answers_of_whole_episodes_only() -> None:
+    require_privileged(EVERYTHING)
+    with pytest.raises(ConfigurationError, match=r"'corridor'.*TW-world-without-answers"):
+        require_privileged(replace(EVERYTHING, names_answers=False))
+    with pytest.raises(ConfigurationError, match=r"context must only grow.*TW-context-not-whole"):
+        require_privileged(replace(EVERYTHING, rewrites_context=True))
+
+
 def test_the_rules_with_a_critic_are_those_that_need_values() -> None:
-    with_critic = ["gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae", "archer"]
+    with_critic = ["gae", "turn-gae", "bi-level-gae", "length-adaptive-gae", "cross-level-gae", "archer", "sweet-rl"]
     assert [name for name in ESTIMATORS if needs_critic(name)] == with_critic
 
 

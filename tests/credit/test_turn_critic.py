@@ -1,11 +1,15 @@
-"""ArCHer's critic over turns, by hand."""
+"""Critics over turns, ArCHer's and SWEET-RL's, by hand."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
-from credit_samples import WITH_CRITIC, close
+import torch
+from credit_samples import WITH_CRITIC, batches, close
+from hypothesis import given, settings
 
 from turnwise.credit import CreditBatch, estimate, value_targets
 
@@ -55,3 +59,63 @@ def test_a_reply_of_one_token_has_one_value_which_learns_as_its_end() -> None:
 def test_rewards_stand_where_they_are_placed(rewards: str, last: float) -> None:
     first = 0.1 if rewards == "turn" else 0.0
     assert close(value_targets("archer", TWO, rewards=rewards), [[0.4, first + 0.3, 0.2, last]])
+
+
+# Advantages: -0.1 and 0.1; and (0.6 + 0.2) / 2 - 0.3 = 0.1. The first has earned 1.1, the second 0.5.
+PAIR = CreditBatch(
+    group=[0, 0],
+    turn_rewards=[[0.1, 0.0], [0.5]],
+    outcome=[1.0, 0.0],
+    reply_lengths=[[2, 2], [3]],
+    values=[[0.5, 0.4, 0.1, 0.2], [0.3, 0.6, 0.2]],
+)
+
+
+def test_sweet_rl_asks_what_the_critic_adds_along_a_reply() -> None:
+    assert close(estimate("sweet-rl", PAIR, **RAW), [[-0.1, 0.1], [0.1]])
+    one_token = replace(PAIR, reply_lengths=[[1, 3], [3]])
+    assert close(estimate("sweet-rl", one_token, **RAW), [[0.0, (0.1 + 0.2) / 2 - 0.4], [0.1]])
+
+
+def test_sweet_rl_moves_the_critic_towards_telling_the_better_episode() -> None:
+    # S: 0 and 0.1, so that the better one is held for the worse: sigma(0.1 - 0).
+    mistaken = 1 / (1 + math.exp(-0.1))
+    first = [0.5 - mistaken, 0.4 + mistaken, 0.1 - mistaken, 0.2 + mistaken]
+    assert close(value_targets("sweet-rl", PAIR), [first, [0.3 + mistaken, 0.6 - mistaken / 2, 0.2 - mistaken / 2]])
+    # By outcome of 0 and 1 the second is the better one, and with beta 2 the model is the surer: sigma(-0.2).
+    other = replace(PAIR, outcome=[0.0, 1.0])
+    surer = 2 / (1 + math.exp(0.2))
+    assert close(
+        value_targets("sweet-rl", other, beta=2.0, rewards="outcome"),
+        [[0.5 + surer, 0.4 - surer, 0.1 + surer, 0.2 - surer], [0.3 - surer, 0.6 + surer / 2, 0.2 + surer / 2]],
+    )
+
+
+def test_sweet_rl_teaches_nothing_where_nobody_has_earned_more() -> None:
+    alike = replace(PAIR, outcome=[0.4, 0.0])  # 0.5 each
+    assert value_targets("sweet-rl", alike).tolist() == [[0.5, 0.4, 0.1, 0.2], [0.3, 0.6, 0.2]]
+    alone = replace(PAIR, group=[0, 1])
+    assert value_targets("sweet-rl", alone).tolist() == alike.values.tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(batch=batches())
+def test_the_targets_of_sweet_rl_descend_its_loss(batch: CreditBatch) -> None:
+    """Against the derivative that autograd finds of the loss as the paper writes it, pair by pair."""
+    values = torch.tensor(batch.values.values, requires_grad=True)
+    sums, place = [], 0
+    for row in batch.reply_lengths.tolist():
+        total = torch.zeros((), dtype=torch.float64)
+        for length in row:
+            reply = values[place : place + length]
+            total = total + (reply[1:].mean() - reply[0] if length > 1 else 0.0)
+            place += length
+        sums.append(0.5 * total)
+    earned = [sum(row) + outcome for row, outcome in zip(batch.turn_rewards.tolist(), batch.outcome, strict=True)]
+    loss = sum(values) * 0.0
+    for i, j in permutations(range(len(batch)), 2):
+        if batch.group[i] == batch.group[j] and earned[i] > earned[j] + 1e-9:
+            loss = loss - torch.nn.functional.logsigmoid(sums[i] - sums[j]) / (batch.group.count(batch.group[i]) - 1)
+    (gradient,) = torch.autograd.grad(loss, values)
+    found = value_targets("sweet-rl", batch, beta=0.5)
+    assert found.values == pytest.approx(batch.values.values - gradient.numpy(), abs=1e-9)

@@ -357,6 +357,7 @@ def test_a_critic_may_be_held_as_the_policy_is(make_policy: MakePolicy, tmp_path
         ({"heads": 3}, "heads must be at most 2; found 3"),
         ({"heads": 2}, "clip must be null with two heads, of which only the smaller value is known"),
         ({"heads": 2, "clip": None, "trunk": "policy", "coefficient": 0.5}, "heads must be 1 on the policy's trunk"),
+        ({"privileged": True, "trunk": "policy", "coefficient": 0.5}, "privileged must be false on the policy's trunk"),
         ({"learning_rate": 0.0}, "learning_rate must be at least 1e-12; found 0.0"),
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number; found nan"),
         ({"betas": (0.9, 1.0)}, "betas.1 must be below 1; found 1.0"),

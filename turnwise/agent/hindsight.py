@@ -9,6 +9,8 @@ its own in place of `THOUGHT`. Of an action `verb[argument]` the answer is the a
 actions of another episode of the group that solved the task, the first there is; where no episode solved it, how this
 one ended, and the world's last words. SDPO (arXiv 2601.20802) has this order, too. The only success of its group is
 shown nothing.
+
+**What a privileged critic sees.** The same, with the task's right answer in place of what came of the episode.
 """
 
 from __future__ import annotations
@@ -105,6 +107,15 @@ def shown_hindsight(trajectories: Sequence[Trajectory], rules: EpisodeConfig) ->
     assert rules.frame is not None, "hindsight is spelled in the frame of a tokenizer"
     sequences = [shown_again(trajectories[index], text, rules.frame, rules.instruction) for index, text in with_text]
     return [index for index, _ in with_text], joined(sequences) if sequences else SequenceBatch.of([])
+
+
+def shown_answers(trajectories: Iterable[Trajectory], rules: EpisodeConfig) -> SequenceBatch:
+    """Each episode as a critic reads it that is shown the right answer of its task: see `shown_again`."""
+    assert rules.frame is not None, "the answer is spelled in the frame of a tokenizer"
+    world, write = rules.world, rules.format.escape
+    texts = ((each, write(f"This solves the task: {world.answer(each.task)}")) for each in trajectories)
+    sequences = [shown_again(each, text, rules.frame, rules.instruction) for each, text in texts]
+    return joined(sequences) if sequences else SequenceBatch.of([])
 
 
 def shown_again(trajectory: Trajectory, text: str, frame: ConversationFrame, instruction: str | None) -> SequenceBatch:

@@ -215,12 +215,12 @@ def true_gradient(problem: DecisionProblem) -> Vector:
 def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Path]) -> Vector:
     """A rule's gradient estimate from one group, [states]: turns summed, trajectories averaged.
 
-    Every reply counts as one token, but as two for `archer`, which asks a critic before a reply and after it. The
-    critic knows the true values, and the teacher of self-distillation is pi exp(Q), over its sum.
+    Every reply counts as one token, but as two for `archer` and `sweet-rl`, which ask a critic before a reply and after
+    it. The critic knows the true values, and the teacher of self-distillation is pi exp(Q), over its sum.
     """
     greedy, belief, values = _greedy(problem), _beliefs(problem), state_values(problem)
     steps = [_steps(problem, path) for path in group]
-    tokens = 2 if rule.estimator == "archer" else 1
+    tokens = 2 if rule.estimator in ("archer", "sweet-rl") else 1
 
     batch = CreditBatch(
         group=[0] * len(group),
@@ -371,6 +371,7 @@ BASELINES: Sequence[Rule] = (
     Rule("gae, true values", "gae", {"whiten": False}),
     Rule("turn-gae, true values, lambda 0", "turn-gae", {"lam": 0.0, "whiten": False}),
     Rule("archer, true values", "archer", {"whiten": False}),
+    Rule("sweet-rl, true values", "sweet-rl", {"whiten": False}),
     Rule("information-gain", "information-gain", {"rewards": "merged", "deviation": "none"}),
     Rule("trace", "trace", {"rewards": "merged", "deviation": "none"}),
     Rule("self-distillation, teacher pi exp(Q)", "self-distillation"),

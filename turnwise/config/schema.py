@@ -6,6 +6,7 @@ strictly: `"3e-4"` is not a number, `1.0` is not a count.
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -278,6 +279,8 @@ class CriticSection(Section):
     heads: Annotated[int, Field(ge=1, le=2, exclude_if=is_one)] = 1
     """2, for trunk `own`: two values from one trunk, of which the smaller counts (ArCHer). They begin random, since
     alike ones would stay alike, and learn the same targets."""
+    privileged: Annotated[bool, Field(exclude_if=not_)] = False
+    """For trunk `own`: whether it is shown the task's right answer, at the end of the first message (SWEET-RL)."""
     learning_rate: LearningRate
     warm_up: Whole = 0
     """Iterations at the start in which the critic is trained and the policy is not."""
@@ -322,6 +325,17 @@ class CriticSection(Section):
                 f"must be 1 on the policy's trunk; found {heads}: leave it out, or set trunk to own", "TW-critic-trunk"
             )
         return heads
+
+    @field_validator("privileged")
+    @classmethod
+    def _require_apart(cls, privileged: bool, read: ValidationInfo) -> bool:
+        if privileged and read.data.get("trunk") == "policy":
+            raise ConfigurationError(
+                "must be false on the policy's trunk, which reads what the policy does: leave it out, or set trunk to "
+                "own",
+                "TW-critic-trunk",
+            )
+        return privileged
 
     @field_validator("clip")
     @classmethod

@@ -29,7 +29,7 @@ from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.token_baseline import optimal_token_baseline
 from turnwise.credit.tree_values import at2po
-from turnwise.credit.turn_critic import archer, archer_targets
+from turnwise.credit.turn_critic import archer, archer_targets, sweet_rl, sweet_rl_targets
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.credit.turn_returns import information_gain, remax, trace, turn_reinforce
 from turnwise.data.arrays import Advantages, Ragged
@@ -118,6 +118,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "length-adaptive-gae": Estimator(length_adaptive_gae, "token", needs=_CRITIC, target_options={"alpha": None}),
     "cross-level-gae": Estimator(cross_level_gae, "token", needs=_CRITIC, target_options={"weight": 0.0}),
     "archer": Estimator(archer, "turn", needs=_CRITIC, targets=archer_targets),
+    "sweet-rl": Estimator(sweet_rl, "turn", needs=_CRITIC, targets=sweet_rl_targets),
     "remax": Estimator(remax, "turn", needs=("greedy_rewards",)),
     "information-gain": Estimator(information_gain, "turn", needs=("answer_scores",)),
     "trace": Estimator(trace, "turn", needs=("start_answer_scores",)),

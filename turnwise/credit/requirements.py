@@ -60,6 +60,23 @@ def needs_critic(estimator: str) -> bool:
     return "values" in estimator_of(estimator).needs
 
 
+def require_privileged(inputs: CreditInputs) -> None:
+    """Raise ConfigurationError where a critic cannot be shown the right answer of each task."""
+    if not inputs.names_answers:
+        raise ConfigurationError(
+            f"critic.privileged shows the critic the right answer of each task, which the world must name; "
+            f"{inputs.world!r} names none: set it to false, or choose a world such as 'search'",
+            "TW-world-without-answers",
+        )
+    if inputs.rewrites_context:
+        raise ConfigurationError(
+            "critic.privileged shows the critic each whole episode, with the right answer in the first message, so "
+            "that the context must only grow: set agent.context.policy to 'full', agent.thoughts to kept and "
+            "agent.mode to plain",
+            "TW-context-not-whole",
+        )
+
+
 def rescored_needs(credit: Credit) -> tuple[Rescored, ...]:
     """What its rules need for which a policy must read the rollout once more."""
     return tuple(need for need in RESCORED if _needs(credit, need))

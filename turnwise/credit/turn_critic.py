@@ -1,4 +1,6 @@
-"""ArCHer: a critic over turns, with the value Q of a reply beside the value V of the state that it answers.
+"""Critics over turns: ArCHer, with the value Q of a reply beside the value V of its state; and SWEET-RL.
+
+    archer
 
     V_k: the critic before the first reply token of turn k        Q_k: the critic before its last reply token
     A_k = Q_k - V_k                                               for every reply token of turn k
@@ -21,18 +23,39 @@ of a reply have Q's target.
 
 Bias: with lambda 0 the advantage is wrong as far as Q is, and only Q: an error of V is the same for every reply. A
 critic that has learned nothing teaches nothing, so give it `critic.warm_up`. A reply of one token has A = 0.
+
+    sweet-rl
+
+    A_k = mean of v over the reply tokens of turn k but the first, minus v at the first     v: the critic before a token
+    S_i = beta sum_k A_(i,k)
+    J   = sum over groups (sum over pairs in which i has earned more than j of -log sigma(S_i - S_j)) / (members - 1)
+    targets:  v <- v - dJ/dv
+
+SWEET-RL (Zhou et al., arXiv 2503.15478, equations 2 and 3): the critic learns from which of two episodes has earned
+more that its turns were better, by the model of Bradley and Terry, and no value is fitted. It sees the right answer,
+which the policy does not, with `critic.privileged`. Differs: the advantage is of a value head, where the paper has a
+language model's log-probability over its first one's, which generalised better there; beta is 1, as it scales a head,
+where the paper's 0.1 scales log-probabilities; the policy follows the advantages of its own turns, where the paper
+draws 16 replies to a state and prefers the better half (DPO); and all pairs of a group count, where the release pairs
+the best episode with each other one. A critic that takes one step per batch (`critic.epochs` and `critic.mini_batches`
+1) descends J itself, over the number of targets.
+
+Bias: which turn has made the difference is not asked. Any division of S among turns that tells the episodes apart fits
+J, and the critic's own generalisation chooses one. A group whose episodes earn alike teaches nothing, nor does one
+episode alone.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from turnwise.config.quantities import NotNegative, Share
-from turnwise.credit.batch import CreditBatch
+from turnwise.config.quantities import NotNegative, Positive, Share
+from turnwise.credit.batch import CreditBatch, Rewards
 from turnwise.credit.generalised_advantage import critic_values, values_after
 from turnwise.credit.placement import Placement, on_turns
 from turnwise.credit.reinforce import discounted_returns, whitened
 from turnwise.data.arrays import Numbers, Ragged
+from turnwise.data.tolerance import distinct
 
 
 def archer(
@@ -71,6 +94,55 @@ def archer_targets(
     first, several = tokens[:-1], np.diff(tokens) > 1
     targets.values[first[several]] = (values[first] + of_replies.values)[several]
     return targets
+
+
+def sweet_rl(
+    batch: CreditBatch,
+    *,
+    beta: Positive = 1.0,
+    rewards: Rewards = "merged",
+    whiten: bool = True,
+    epsilon: NotNegative = 1e-8,
+) -> Ragged:
+    """One advantage per turn, as a critic that learns from pairs of episodes has it. Needs the inputs of `archer`.
+
+    `beta` and `rewards`, by which episodes are compared, are the critic's. Whitened by default, as `archer`.
+    """
+    advantages = _of_head(batch)
+    return whitened(advantages, batch.trained_turns, epsilon) if whiten else advantages
+
+
+def sweet_rl_targets(
+    batch: CreditBatch,
+    *,
+    beta: Positive = 1.0,
+    rewards: Rewards = "merged",
+    whiten: bool = True,
+    epsilon: NotNegative = 1e-8,
+) -> Ragged:
+    """The critic's target per reply token: a step down J, the size of its gradient, from the value."""
+    advantages, earned, pulls = _of_head(batch), batch.totals(rewards), np.zeros(len(batch))
+    separations = np.array([beta * row.sum() for row in advantages])
+    for members in batch.members.values():
+        levels, apart = np.array(distinct(earned[members])), separations[members]
+        better = np.sign(levels[:, None] - levels)
+        mistaken = 0.5 - 0.5 * np.tanh(better * (apart[:, None] - apart) / 2.0)  # sigma, without overflow
+        pulls[members] = beta * (better * mistaken).sum(axis=1) / max(len(members) - 1, 1)
+    lengths = np.diff(batch.turn_tokens)
+    of_turns = np.repeat(pulls, batch.turn_rewards.lengths) * (lengths > 1)
+    moves = np.repeat(of_turns / np.maximum(lengths - 1, 1), lengths)
+    moves[batch.turn_tokens[:-1]] = -of_turns
+    return Ragged(critic_values(batch) + moves, batch.trained_tokens.offsets)
+
+
+def _of_head(batch: CreditBatch) -> Ragged:
+    """The mean value after the first reply token of each turn, minus the value there; 0 of a reply of one token."""
+    values, tokens = critic_values(batch), batch.turn_tokens
+    lengths = np.diff(tokens)
+    first = values[tokens[:-1]]
+    sums = np.add.reduceat(values, tokens[:-1]) if len(lengths) else np.zeros(0)
+    means = (sums - first) / np.maximum(lengths - 1, 1)
+    return Ragged(np.where(lengths > 1, means - first, 0.0), batch.turn_rewards.offsets)
 
 
 def _half_steps(

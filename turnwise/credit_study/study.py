@@ -56,6 +56,7 @@ RULES: Sequence[Rule] = (
     Rule("length-adaptive-gae", "length-adaptive-gae"),
     Rule("cross-level-gae", "cross-level-gae"),
     Rule("archer", "archer"),
+    Rule("sweet-rl", "sweet-rl"),
     Rule("remax", "remax"),
     Rule("information-gain", "information-gain"),
     Rule("trace", "trace"),
@@ -223,6 +224,8 @@ def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
     lacking = [need for need in estimator_of(rule.estimator).needs if getattr(batch, need) is None]
     if lacking:
         return _LACKING[lacking[-1]]
+    if rule.estimator == "sweet-rl":
+        return "its critic learns from pairs of episodes, and a study's from their returns"
     if rule.options.get("teacher") is not None:
         return "it learns from a teacher, which a study does not ask"
     if rule.options.get("rule") == "paper" and (most := max(turn_limit, *batch.turns)) > 2:

@@ -92,13 +92,19 @@ class ValueBatch:
                 )
 
 
-def value_batch(rollout: TrajectoryArrays, credited: Advantages, values: Ragged) -> ValueBatch:
+def value_batch(
+    rollout: TrajectoryArrays, credited: Advantages, values: Ragged, shown: SequenceBatch | None = None
+) -> ValueBatch:
     """The batch of a critic: all replies of the trajectories with credit, also those that the policy is not trained on.
 
-    `values` has those of the critic, one per reply token of each trajectory of the rollout.
+    `values` has those of the critic, one per reply token of each trajectory of the rollout. `shown` has one sequence
+    per trajectory, where the critic reads others than the policy.
     """
     assert credited.value_targets is not None, "an estimator with a critic has targets for it"
-    sequences, _ = rollout.select(credited.trajectories).segments(every_reply=True)
+    if shown is not None:
+        sequences = shown.select(credited.trajectories)
+    else:
+        sequences, _ = rollout.select(credited.trajectories).segments(every_reply=True)
     return ValueBatch.of(
         sequences,
         sequences.reply_rows(values.select(credited.trajectories).values),
