@@ -53,7 +53,7 @@ DIMENSIONS = 4096
 """Size of the sketch of a score vector: a cosine is accurate to 1.6%."""
 
 
-AXIS = "sampled_tokens"
+AXES = ("sampled_tokens", "seconds")
 """What runs have spent equally where their success is compared."""
 
 
@@ -67,8 +67,9 @@ class StudyRun:
     about: Mapping[str, str]
     folder: Path
     """Folder of the page, the table and the figure."""
-    success: SuccessStudy | None
-    """Closeness held against the success of recorded runs, where some were named."""
+    success: Sequence[SuccessStudy]
+    """Closeness held against the success of recorded runs, where some were named, after as many sampled tokens and
+    after as many seconds."""
     computed: int
     found: int
     """Numbers of stages that were computed now, and that came from the cache."""
@@ -112,12 +113,11 @@ def study_credit(
         artifacts = _stages(experiment, prepared, tasks, replay_count, critic_rollouts)
     study = read_study(artifacts["study"])
     about = _about(experiment, prepared.warm_start, artifacts, replay_count, critic_rollouts)
-    success = None
+    success: list[SuccessStudy] = []
     if recorded is not None:
-        titles, at_budget = recorded
-        success = success_study(
-            study, titles, at_budget.shown, at_budget.heading, seed=seeding.derive(experiment.evaluation.seed, FOLDER)
-        )
+        titles, at_budgets = recorded
+        seed = seeding.derive(experiment.evaluation.seed, FOLDER)
+        success += [success_study(study, titles, each, seed=seed) for each in at_budgets]
         about |= {"runs": ", ".join(dict.fromkeys(run.ablation for run in runs))}
     folder = project_root() / "results" / FOLDER
     write_study(study, about, folder, success)
@@ -143,24 +143,27 @@ def find_policy(name: str) -> Reference:
     return Reference(kind="policy", digest=matches[0])
 
 
-def write_study(study: Study, about: Mapping[str, str], folder: Path, success: SuccessStudy | None = None) -> None:
+def write_study(study: Study, about: Mapping[str, str], folder: Path, success: Sequence[SuccessStudy] = ()) -> None:
     """Write the page, the tables as CSV and the figures."""
     from turnwise.credit_study.figures import credit_figure, header, rows, success_figure
 
     figure = credit_figure(study)
     write_whole(folder / "table.csv", as_csv(header(study), rows(study)))
     write_whole(folder / f"{figure.name}.png", figure.png())
-    for earlier in ("success.csv", "success.png"):  # of a study that was held against runs
-        (folder / earlier).unlink(missing_ok=True)
-    if success is not None:
-        second = success_figure(success)
-        write_whole(folder / f"{second.name}.csv", as_csv(second.header, second.data))
-        write_whole(folder / f"{second.name}.png", second.png())
-    write_whole(folder / "README.md", page(study, about, f"{figure.name}.png", success, "success.png"))
+    for earlier in folder.glob("success*"):  # of a study that was held against runs
+        earlier.unlink()
+    drawn = [success_figure(each) for each in success]
+    for each in drawn:
+        write_whole(folder / f"{each.name}.csv", as_csv(each.header, each.data))
+        write_whole(folder / f"{each.name}.png", each.png())
+    names = [f"{each.name}.png" for each in drawn]
+    write_whole(folder / "README.md", page(study, about, f"{figure.name}.png", [*zip(success, names, strict=True)]))
 
 
-def _recorded_success(experiment: Experiment, runs: Sequence[RecordedRun]) -> tuple[dict[str, str], AtEqualBudget]:
-    """The title of each variant's rule, and the success of the runs after as many sampled tokens.
+def _recorded_success(
+    experiment: Experiment, runs: Sequence[RecordedRun]
+) -> tuple[dict[str, str], list[AtEqualBudget]]:
+    """The title of each variant's rule, and the success of the runs after as many sampled tokens, and seconds.
 
     Raises ConfigurationError for runs that differ in more than their rules, and where tokens were not counted.
     """
@@ -186,12 +189,12 @@ def _recorded_success(experiment: Experiment, runs: Sequence[RecordedRun]) -> tu
             "files that the runs were made with, whose variants it judges too",
             "TW-unstudied-rule",
         )
-    at_equal = [each for each in at_equal_cost(groups, spending()) if each.budget == AXIS]
-    if not at_equal:
+    at_equal = [each for each in at_equal_cost(groups, spending()) if each.budget in AXES]
+    if AXES[0] not in [each.budget for each in at_equal]:
         raise ConfigurationError(
             "the runs must have recorded how many tokens they sampled; not all of them have", "TW-uncounted-tokens"
         )
-    return titles, at_equal[0]
+    return titles, at_equal
 
 
 def _stages(

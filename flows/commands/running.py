@@ -290,8 +290,8 @@ def credit(
     recorded = list(tw.runs(*success)) if success else []
     run = run_flow(study_credit, chosen, policy, tasks, replays, recorded, critic_rollouts=critic_rollouts)
     print_study(run.study, console)
-    if run.success is not None:
-        print_success(run.success, console)
+    for found in run.success:
+        print_success(found, console)
     _print_lines(
         console,
         25,

@@ -26,6 +26,7 @@ from turnwise.credit_study.success import (
 )
 from turnwise.credit_study.truth import Agreement
 from turnwise.statistics import Interval, student_over_seeds
+from turnwise.statistics.curves import AtEqualBudget
 
 CLOSENESS = [0.1, 0.2, 0.4, 0.8, 0.6]
 # Ranks 1, 2, 3, 5, 4 of closeness and 1, 3, 2, 5, 4 of success: 1 - 6 * (0 + 1 + 1) / (5 * 24) = 0.9.
@@ -96,14 +97,14 @@ def test_the_rank_correlation_is_scipys(pairs: list[tuple[int, int]]) -> None:
         assert found == pytest.approx(spearmanr(one, other).statistic)
 
 
-def found_study() -> SuccessStudy:
+def found_study(axis: str = "sampled_tokens") -> SuccessStudy:
     rules = [each.rule for each in trained([*CLOSENESS], SUCCESS)]
     titles = {f"v{place}": f"rule {place}" for place in range(5)} | {"v5": "lost"}
     success = {
         f"v{place}": student_over_seeds(of_seeds, within=(0.0, 1.0))
         for place, of_seeds in enumerate([*SUCCESS, [0.5, 0.5]])
     }
-    return success_study(study_of(rules), titles, success, "1,000 sampled tokens", seed=0)
+    return success_study(study_of(rules), titles, AtEqualBudget(axis, 1000.0, success), seed=0)
 
 
 def test_runs_meet_the_rules_that_they_were_trained_with_and_others_are_named() -> None:
@@ -123,6 +124,7 @@ def test_the_figure_has_a_panel_for_each_measure_with_a_point_for_each_rule() ->
         assert [line.get_label() for line in points] == [f"v{place}" for place in range(5)]
         assert [float(line.get_xdata()[0]) for line in points] == pytest.approx(CLOSENESS)  # type: ignore[index]
     assert figure.png() == success_figure(found_study()).png()
+    assert (figure.name, success_figure(found_study("seconds")).name) == ("success", "success-seconds")
     assert [row[:3] for row in figure.data][:1] == [("v0", "rule 0", pytest.approx(0.1))]
 
 
@@ -132,7 +134,12 @@ def test_page_and_terminal_say_what_closeness_predicts() -> None:
     assert isinstance(console.file, io.StringIO)
     printed = console.file.getvalue()
     assert max(map(len, printed.splitlines())) <= 80
-    written = page(study_of([]), {}, "figure.png", found_study(), "success.png")
+    both = [(found_study(), "success.png"), (found_study("seconds"), "success-seconds.png")]
+    written = page(study_of([]), {}, "figure.png", both)
+    assert (
+        "success after 1,000 seconds\n\n![Closeness to the truth and success of each rule](success-seconds.png)"
+        in written
+    )
     for text in (" ".join(printed.split()), written):
         assert "1,000 sampled tokens" in text and "rank correlation 0.90" in text
         assert "v5 is left out: the study does not judge its rule" in text

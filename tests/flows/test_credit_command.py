@@ -224,8 +224,8 @@ def recorded(run: StudyRun) -> list[RecordedRun]:
 
 def test_closeness_is_held_against_the_success_of_recorded_runs(recorded: list[RecordedRun]) -> None:
     found = study_credit(trained(), None, TASKS, REPLAYS, recorded, quiet=True)
-    assert found.success is not None
-    titles = [(each.variant, each.rule.title) for each in found.success.trained]
+    by_tokens, by_seconds = found.success
+    titles = [(each.variant, each.rule.title) for each in by_tokens.trained]
     assert titles == [
         ("outcome", "grpo, outcome"),
         ("merged", "grpo, merged"),
@@ -233,7 +233,7 @@ def test_closeness_is_held_against_the_success_of_recorded_runs(recorded: list[R
         ("critic", "turn-gae"),
         ("own", "variant own"),
     ]
-    assert found.success.budget.endswith(" sampled tokens") and found.success.without == ()
+    assert by_tokens.budget.endswith(" sampled tokens") and by_tokens.without == ()
     # Each run's success, at the tokens that the least of them has sampled, is between that of its two evaluations.
     world = trained().made_world
     ends = {
@@ -242,19 +242,20 @@ def test_closeness_is_held_against_the_success_of_recorded_runs(recorded: list[R
         ]
         for made in (one.artifacts for one in recorded)
     }
-    for each in found.success.trained:
+    for each in by_tokens.trained:
         assert len(each.success.sample) == 2
         for seed, value in enumerate(each.success.sample, start=1):
             low, high = sorted(end or 0.0 for end in ends[each.variant, seed])
             assert low - 1e-9 <= value <= high + 1e-9
-    assert {prediction.rules for prediction in found.success.predictions} <= {4, 5}
+    assert {prediction.rules for prediction in by_tokens.predictions} <= {4, 5}
     with (found.folder / "success.csv").open() as file:
         assert [row["variant"] for row in csv.DictReader(file)] == list(RULES_OF_RUNS)
     assert (found.folder / "success.png").read_bytes().startswith(b"\x89PNG")
+    assert by_seconds.axis == "seconds" and (found.folder / "success-seconds.csv").is_file()
     page = (found.folder / "README.md").read_text()
-    assert "](success.png)" in page and "| runs | five |" in page
+    assert "](success.png)" in page and "](success-seconds.png)" in page and "| runs | five |" in page
     without = studied(tiny())
-    assert not (without.folder / "success.png").exists() and not (without.folder / "success.csv").exists()
+    assert not list(without.folder.glob("success*"))
 
 
 def test_runs_that_differ_in_more_than_their_rules_are_refused_before_anything_is_played(

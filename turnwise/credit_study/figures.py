@@ -90,7 +90,7 @@ def success_figure(found: SuccessStudy) -> Figure:
         return drawing
 
     return Figure(
-        "success",
+        "success" if found.axis == "sampled_tokens" else f"success-{found.axis}",
         "Each rule's closeness to the truth, by every measure, and the success of the runs that were trained with it.",
         ("variant", "rule", *(f"{name}{end}" for name in (*MEASURES, "success") for end in ("", " low", " high"))),
         [

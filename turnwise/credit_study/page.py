@@ -85,13 +85,12 @@ def page(
     study: Study,
     about: Mapping[str, str],
     figure: str,
-    success: SuccessStudy | None = None,
-    success_figure: str = "",
+    success: Sequence[tuple[SuccessStudy, str]] = (),
 ) -> str:
     """The study as a Markdown page.
 
-    `about` lists what it was made from, by name; `figure` and `success_figure` are the names of the figures' files next
-    to the page.
+    `about` lists what it was made from, by name; `figure`, and what stands beside a `success`, are the names of the
+    figures' files next to the page.
     """
     return render(
         "turnwise.reporting",
@@ -104,10 +103,9 @@ def page(
         decisions=(DECISIONS, _decision_rows(study)),
         slopes=(_turn_headings(study), _slope_rows(study)),
         gradients=(GRADIENT, _gradient_rows(study)),
-        success=success and (SUCCESS, _success_rows(success)),
-        success_figure=success_figure,
-        success_sentences=[] if success is None else success_sentences(success),
-        budget="" if success is None else success.budget,
+        success=[
+            (found.budget, drawn, (SUCCESS, _success_rows(found)), success_sentences(found)) for found, drawn in success
+        ],
     )
 
 

@@ -1,10 +1,10 @@
 """Whether a rule that comes close to the true advantages is one that learns: closeness and success, rule by rule.
 
 Closeness is what a study says of a rule (`MEASURES`), success what recorded runs that were trained with it came to
-after an equal budget of sampled tokens. `predict` correlates the ranks of the two over rules. Its interval is a
-percentile bootstrap over rules and seeds: rules are drawn with replacement, and for each as many of its seeds as it
-has. There is none where all resamples agree: it would have width 0, and claim a certainty that is not there. Closeness
-is taken as it was measured, on the tasks of the study.
+after an equal budget, of sampled tokens or of seconds. `predict` correlates the ranks of the two over rules. Its
+interval is a percentile bootstrap over rules and seeds: rules are drawn with replacement, and for each as many of its
+seeds as it has. There is none where all resamples agree: it would have width 0, and claim a certainty that is not
+there. Closeness is taken as it was measured, on the tasks of the study.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from turnwise.credit_study.study import RuleFigures, Study
 from turnwise.credit_study.truth import RESAMPLES, ROUNDING, percentile_interval
 from turnwise.seeding import generator
 from turnwise.statistics import Interval
+from turnwise.statistics.curves import AtEqualBudget
 
 Vector = NDArray[np.float64]
 FEWEST_RULES = 4
@@ -85,23 +86,24 @@ class SuccessStudy:
     trained: tuple[Trained, ...]
     without: tuple[str, ...]
     """Variants whose rule the study does not judge."""
+    axis: str
+    """What the runs have spent equally: `sampled_tokens` or `seconds`."""
     budget: str
     """Such as `12,345 sampled tokens`."""
     predictions: tuple[Prediction, ...]
     """One for each of `MEASURES`."""
 
 
-def success_study(
-    study: Study, titles: Mapping[str, str], success: Mapping[str, Interval], budget: str, *, seed: int
-) -> SuccessStudy:
-    """Hold the `success` of each variant against what the study says of its rule, whose title `titles` has."""
+def success_study(study: Study, titles: Mapping[str, str], at_budget: AtEqualBudget, *, seed: int) -> SuccessStudy:
+    """Hold each variant's success at a budget against what the study says of its rule, whose title `titles` has."""
+    success = at_budget.shown
     rules = {rule.title: rule for rule in study.figures}
     trained = tuple(
         Trained(name, rules[titles[name]], interval) for name, interval in success.items() if titles[name] in rules
     )
     without = tuple(name for name in success if titles[name] not in rules)
     predictions = tuple(predict(measure, trained, seed=seed) for measure in MEASURES)
-    return SuccessStudy(trained, without, budget, predictions)
+    return SuccessStudy(trained, without, at_budget.budget, at_budget.heading, predictions)
 
 
 def predict(measure: str, trained: Sequence[Trained], *, seed: int) -> Prediction:
