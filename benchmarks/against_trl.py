@@ -83,6 +83,7 @@ class Shared:
     """Episodes of a micro-batch."""
     vocabulary: int
     learning_rate: float
+    precision: str
     end: int = END
     pad: int = PAD
 
@@ -266,7 +267,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--groups", type=int, default=GROUPS, help=f"of {REPLICAS} episodes each")
     parser.add_argument("--steps", type=int, default=6, help="per row; the first counts for the gradient alone")
     parser.add_argument("--engines", nargs="+", choices=("embedded", "vllm"), default=["embedded", "vllm"])
-    parser.add_argument("--precision", choices=sorted(MAXIMUM_MISMATCH), default="float32", help="of our learner alone")
+    parser.add_argument("--precision", choices=sorted(MAXIMUM_MISMATCH), default="float32", help="of both sides")
     parser.add_argument("--trl-python", default=sys.executable, help="the interpreter of an environment with TRL")
     chosen = parser.parse_args(list(arguments))
     model: Path | None = chosen.model
@@ -287,7 +288,12 @@ def main(arguments: Sequence[str] = ()) -> None:
                 layers=2,
             )
         engines = {
-            name: make_engine(name, context_length=context, maximum_episodes=chosen.groups * REPLICAS)
+            name: make_engine(
+                name,
+                context_length=context,
+                maximum_episodes=chosen.groups * REPLICAS,
+                precision=chosen.precision,
+            )
             for name in chosen.engines
         }
         frame = Bytes()
@@ -305,6 +311,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                     micro_batch=LANGUAGE_MODEL_MICRO_BATCH if model else chosen.groups * REPLICAS,
                     vocabulary=json.loads((policy / "config.json").read_text(encoding="utf-8"))["vocab_size"],
                     learning_rate=LANGUAGE_MODEL_LEARNING_RATE if model else LEARNING_RATE,
+                    precision=chosen.precision,
                 )
                 sides = {name: Ours(shared, world, engine, context, settings) for name, engine in engines.items()}
                 compare(shared, sides, chosen.trl_python, Path(folder))

@@ -67,10 +67,10 @@ class Side:
             longest = max(map(len, contexts))
             inputs = torch.tensor([[task["pad"]] * (longest - len(each)) + each for each in contexts])
             attended = torch.tensor([[0] * (longest - len(each)) + [1] * len(each) for each in contexts])
-            with torch.no_grad():
+            with torch.no_grad(), trainer.accelerator.autocast():
                 found = model.generate(input_ids=inputs, attention_mask=attended, generation_config=config)
                 chosen = found.sequences[:, longest:]
-                scored = torch.stack(found.logits, dim=1).log_softmax(-1).gather(2, chosen[..., None])[..., 0]
+                scored = torch.stack(found.logits, dim=1).float().log_softmax(-1).gather(2, chosen[..., None])[..., 0]
             for row, (tokens, scores) in enumerate(zip(chosen.tolist(), scored.tolist(), strict=True)):
                 count = tokens.index(task["end"]) + 1 if task["end"] in tokens else len(tokens)
                 reply = tokens[:count]
@@ -136,7 +136,7 @@ def main() -> None:
                 steps_per_generation=count // task["micro_batch"],
                 shuffle_dataset=False,
                 gradient_checkpointing=False,
-                bf16=False,
+                bf16=task["precision"] == "bfloat16",
                 use_cpu=True,
                 max_steps=task["steps"],
                 max_grad_norm=0.0,
