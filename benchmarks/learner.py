@@ -1,4 +1,4 @@
-"""How much of the machine's arithmetic an update of the learner uses, for policies of three sizes.
+"""How much of the machine's arithmetic an update of the learner uses, for policies of four sizes.
 
 Per size: tokens trained per second, the share of tokens that an update does not compute since another sequence begins
 with the same ones, and the FLOP/s of the update next to those of the same update with transformers' own forward pass
@@ -8,8 +8,8 @@ tokens only, and attention's products under the causal mask. Padding, normalisat
 count as none; what our forward pass leaves out, shared tokens among it, counts as done. On the CPU a second is one of
 the processor, so that other work on the machine cancels.
 
-    python -m benchmarks.learner                    1 M, alone and in groups that share a turn, 10 M and 50 M
-                                                    parameters, float32, on the CPU
+    python -m benchmarks.learner                    1 M, alone and in groups that share a turn, 10 M, 50 M and
+                                                    SmolLM2-135M's shape, in groups; float32, on the CPU
     python -m benchmarks.learner --precision bfloat16
                                                     the same in bfloat16, where the processor has it
     python -m benchmarks.learner --device cuda      Qwen3-0.6B's shape, random weights, bfloat16, 16k tokens at a time
@@ -79,6 +79,7 @@ ON_CPU = (
     Size("1 M, groups", 128, 4, 4, 2, 32, 384, 1024, 128, (20, 80), 2048, group=8),
     Size("10 M", 320, 7, 10, 5, 32, 960, 4096, 48, (20, 80), 2048),
     Size("50 M", 640, 9, 10, 5, 64, 1920, 8192, 12, (20, 80), 2048),
+    Size("135 M, groups", 576, 30, 9, 3, 64, 1536, 49152, 8, (20, 80), 2048, group=4),
 )
 ON_CUDA = (Size("Qwen3-0.6B", 1024, 28, 16, 8, 128, 3072, 151936, 64, (100, 400), 16384),)
 
@@ -103,7 +104,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learner", description=__doc__.split("\n")[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--sizes", type=int, default=4, help="how many of the sizes, the smallest first")
+    parser.add_argument("--sizes", type=int, default=len(ON_CPU), help="how many of the sizes, the smallest first")
     parser.add_argument(
         "--precision", choices=("float32", "bfloat16"), help="default: float32 on the CPU, bfloat16 on a card"
     )
