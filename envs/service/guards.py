@@ -81,7 +81,7 @@ class OwnHost:
             return await self._app(scope, receive, send)
         message = (
             "the Host header must name this server, by an address of it or a name that it was started with "
-            f"(--allow-host); found {given.decode('latin-1')!r}"
+            f"(turnwise serve --allow-host); found {given.decode('latin-1')!r}"
         )
         return await refused(Refusal(Reason.WRONG_HOST, message))(scope, receive, send)
 
