@@ -139,7 +139,7 @@ class Shared(EmbeddedEngine):
 def test_several_engines_are_told_the_groups(small: Small, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     asked: list[EngineSpread] = []
 
-    def resident(name: str, *, spread: EngineSpread, sleep_level: int, **options: Any) -> Shared:
+    def resident(name: str, *, spread: EngineSpread, precision: str, sleep_level: int, **options: Any) -> Shared:
         asked.append(spread)
         return Shared(**options)
 
