@@ -80,7 +80,8 @@ def answered(site: Site, said: str, approved: bool) -> str:
         question = "/input/paused-approval-description"
         wait_until(lambda: client.get(question).status_code == 200, "the plan must be there")
         plan = client.get(question).json()
-        client.post("/resume", json={"run_input": {"approved": approved}}).raise_for_status()
+        answer = partial(client.post, "/resume", json={"run_input": {"approved": approved}})
+        wait_until(lambda: answer().is_success, "the server must take the answer, which it refuses (503) while busy")
     ended(site, [run])
     return str(plan)
 
