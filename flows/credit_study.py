@@ -75,6 +75,17 @@ class StudyRun:
     """Numbers of stages that were computed now, and that came from the cache."""
 
 
+@dataclass(frozen=True)
+class _Artifacts:
+    """What the stages of a study made, of which its page tells."""
+
+    episodes: Reference
+    replays: Sequence[Reference]
+    """Those of each task."""
+    critic: Reference
+    study: Reference
+
+
 @flow(
     name="credit study",
     flow_run_name="credit study of {experiment.world.name}",
@@ -102,7 +113,7 @@ def study_credit(
     _require_sense(experiment, tasks, replay_count)
     recorded = _recorded_success(experiment, runs) if runs else None
     named = None if policy is None else find_policy(policy)
-    display = Display(Console(quiet=quiet), _expected_stages(experiment, named is None, critic_rollouts))
+    display = Display(Console(quiet=quiet), _expected_stages(experiment, named is None, tasks, critic_rollouts))
     with display.showing():
         materials = prepare_materials(experiment)
         if named is None:
@@ -111,7 +122,7 @@ def study_credit(
             _require_vocabulary(named, materials)
             prepared = Prepared(**vars(materials), warm_start=named)
         artifacts = _stages(experiment, prepared, tasks, replay_count, critic_rollouts)
-    study = read_study(artifacts["study"])
+    study = read_study(artifacts.study)
     about = _about(experiment, prepared.warm_start, artifacts, replay_count, critic_rollouts)
     success: list[SuccessStudy] = []
     if recorded is not None:
@@ -121,7 +132,7 @@ def study_credit(
         about |= {"runs": ", ".join(dict.fromkeys(run.ablation for run in runs))}
     folder = project_root() / "results" / FOLDER
     write_study(study, about, folder, success)
-    return StudyRun(study, artifacts["study"].digest, about, folder, success, display.computed, display.found)
+    return StudyRun(study, artifacts.study.digest, about, folder, success, display.computed, display.found)
 
 
 def find_policy(name: str) -> Reference:
@@ -199,8 +210,8 @@ def _recorded_success(
 
 def _stages(
     experiment: Experiment, prepared: Prepared, tasks: int, replay_count: int, critic_rollouts: int
-) -> dict[str, Reference]:
-    """Run the stages of the study; returns their artifacts by name."""
+) -> _Artifacts:
+    """Run the stages of the study."""
     compute, temperature = experiment.compute, experiment.rollout.temperature
     policy, tokenizer = prepared.warm_start, prepared.tokenizer
     seed = seeding.derive(experiment.evaluation.seed, "credit study")
@@ -222,12 +233,18 @@ def _stages(
             (sampled.changed(replicas=1, temperature=0.0), "credit study: greedy"),
         )
     )
-    replayed = replays(
-        ReplaysParameters(**play, compute=compute, replays=replay_count, temperature=temperature, seed=seed),
-        policy=policy,
-        tokenizer=tokenizer,
-        episodes=episodes,
-    )
+    replayed = [  # a task at a time, so that what a kill loses is one task's
+        replays(
+            ReplaysParameters(
+                **play, compute=compute, group=group, replays=replay_count, temperature=temperature, seed=seed
+            ),
+            policy=policy,
+            tokenizer=tokenizer,
+            episodes=episodes,
+            label=f"credit study: task {group + 1} of {tasks}",
+        )
+        for group in range(tasks)
+    ]
     vectors = score_vectors(
         VectorsParameters(compute=compute, temperature=temperature, dimensions=DIMENSIONS, seed=seed),
         policy=policy,
@@ -254,7 +271,7 @@ def _stages(
         rescored=rescored,
         greedy=greedy,
     )
-    return {"episodes": episodes, "replays": replayed, "critic": critic, "study": study}
+    return _Artifacts(episodes, replayed, critic, study)
 
 
 def _with_critic(experiment: Experiment, prepared: Prepared, episodes: Reference) -> Run:
@@ -357,13 +374,15 @@ def store_policy(folder: Path) -> Reference:
 def _about(
     experiment: Experiment,
     policy: Reference,
-    artifacts: Mapping[str, Reference],
+    artifacts: _Artifacts,
     replay_count: int,
     critic_rollouts: int,
 ) -> dict[str, str]:
-    replayed, episodes, critic = (
-        default_store().metrics(artifacts[name]) for name in ("replays", "episodes", "critic")
-    )
+    episodes, critic = (default_store().metrics(made) for made in (artifacts.episodes, artifacts.critic))
+    replays_of_tasks = [default_store().metrics(of_task) for of_task in artifacts.replays]
+    replayed = {
+        name: math.fsum(each[name] for each in replays_of_tasks) for name in ("states", "sampled_tokens", "lost")
+    }
     return {
         "world": experiment.world.name,
         "policy": str(policy),
@@ -377,14 +396,21 @@ def _about(
         "critic": f"of a trunk of its own, after {critic_rollouts} rollouts of training tasks; explained variance of "
         f"the last one's returns: {critic.get('explained_variance', math.nan):.2f}",
         "temperature": f"{experiment.rollout.temperature:g}",
-        "study": str(artifacts["study"]),
+        "study": str(artifacts.study),
     }
 
 
-def _expected_stages(experiment: Experiment, with_warm_start: bool, critic_rollouts: int) -> Counter[str]:
+def _expected_stages(experiment: Experiment, with_warm_start: bool, tasks: int, critic_rollouts: int) -> Counter[str]:
     stages = [*["task_set"] * 3, "demonstrations", "tokenizer"]
     stages += ["initial_policy", "warm_start"] if with_warm_start else []
-    stages += [*["study_episodes"] * 2, "replays", "score_vectors", "initial_critic", "values", "credit_study"]
+    stages += [
+        *["study_episodes"] * 2,
+        *["replays"] * tasks,
+        "score_vectors",
+        "initial_critic",
+        "values",
+        "credit_study",
+    ]
     stages += ["rollout", "values", "credit", "learn_values"] * critic_rollouts
     stages += ["rescore" for need in RESCORED if _is_needed(need, experiment)]
     return Counter(stages)

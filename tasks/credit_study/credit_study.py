@@ -8,6 +8,7 @@ estimator is studied on the same cached replays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -61,7 +62,7 @@ def credit_study(
     parameters: StudyParameters,
     *,
     episodes: Reference,
-    replays: Reference,
+    replays: Sequence[Reference],
     score_vectors: Reference,
     values: Reference | None = None,
     rescored: dict[str, Reference] | None = None,
@@ -70,8 +71,9 @@ def credit_study(
 ) -> Reference:
     """Compare every estimator with the true advantages.
 
-    `values` holds a critic's values of the episodes, `rescored` by name what else rules need of the policy, `greedy`
-    one greedy episode of each task: a rule that needs what is not given is left out of the study, which says so.
+    `replays` are those of each task, `values` holds a critic's values of the episodes, `rescored` by name what else
+    rules need of the policy, `greedy` one greedy episode of each task: a rule that needs what is not given is left out
+    of the study, which says so.
 
     Groups with a state that could not be replayed twice are left out; the metric `tasks_left_out` counts them.
 
@@ -81,7 +83,7 @@ def credit_study(
     trajectories = read_arrays(default_store().folder(episodes))
     study, left_out = study_replays(
         trajectories,
-        read_arrays(default_store().folder(replays)),
+        [read_arrays(default_store().folder(of_task)) for of_task in replays],
         read_score_vectors(score_vectors),
         parameters.rewards,
         values=None if values is None else read_scores(values),

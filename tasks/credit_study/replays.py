@@ -66,6 +66,8 @@ class ReplaysParameters(PlayParameters):
     """The parameters of the replays."""
 
     compute: Compute
+    group: int
+    """The number of the task whose episodes are played on."""
     replays: int
     """Number of continuations from each state."""
     temperature: float
@@ -83,13 +85,17 @@ def replays(
     episodes: Reference,
     label: str = "credit study",
 ) -> Reference:
-    """Sample continuations from the state before every turn; `group` is the number of the state, see `states`."""
-    of_states = states(read_trajectories(default_store().folder(episodes)), parameters.seed)
+    """Sample continuations from the state before every turn of one task's episodes.
+
+    `group` of a continuation is the number of its state among those of all episodes, see `states`.
+    """
+    of_all = enumerate(states(read_trajectories(default_store().folder(episodes)), parameters.seed))
+    of_states = [(number, point) for number, point in of_all if point.trajectory.group == parameters.group]
 
     def make(rules: EpisodeConfig) -> list[Continuation]:
         return [
             Continuation(rules, point, number, replica)
-            for number, point in enumerate(of_states)
+            for number, point in of_states
             for replica in range(parameters.replays)
         ]
 

@@ -60,14 +60,16 @@ def run(project: Path) -> StudyRun:
     return studied(tiny())
 
 
-def made(kind: str) -> Reference:
-    (folder,) = [path for path in (default_store().root / kind).iterdir() if path.is_dir() and len(path.name) == 32]
-    return Reference(kind=kind, digest=folder.name)
+def made(kind: str) -> list[Reference]:
+    folders = [path for path in (default_store().root / kind).iterdir() if path.is_dir() and len(path.name) == 32]
+    return [Reference(kind=kind, digest=folder.name) for folder in folders]
 
 
 def test_every_state_was_played_on_from_its_recorded_tokens(run: StudyRun) -> None:
     seed = seeding.derive(0, "credit study")
-    continuations = read_trajectories(default_store().folder(made("replays")))
+    of_tasks = made("replays")
+    assert len(of_tasks) == TASKS
+    continuations = [each for of_task in of_tasks for each in read_trajectories(default_store().folder(of_task))]
     episodes = Reference(kind="rollout", digest=_episodes())
     found = states(read_trajectories(default_store().folder(episodes)), seed)
     assert len(continuations) == REPLAYS * len(found) == REPLAYS * run.study.turns
@@ -84,13 +86,13 @@ def test_every_state_was_played_on_from_its_recorded_tokens(run: StudyRun) -> No
 
 
 def _episodes() -> str:
-    records = default_store().lineage(made("replays")).values()  # of as many calls as the tests before made
-    (episodes,) = {str(record["inputs"]["episodes"]) for record in records}
+    records = [record for of_task in made("replays") for record in default_store().lineage(of_task).values()]
+    (episodes,) = {str(record["inputs"]["episodes"]) for record in records}  # of as many calls as the tests before made
     return episodes.removeprefix("rollout/")
 
 
 def test_there_is_a_score_vector_for_every_turn(run: StudyRun) -> None:
-    assert read_score_vectors(made("score_vectors")).shape == (run.study.turns, module.DIMENSIONS)
+    assert read_score_vectors(*made("score_vectors")).shape == (run.study.turns, module.DIMENSIONS)
 
 
 def test_the_study_is_written_for_people_and_for_programs(run: StudyRun) -> None:

@@ -241,7 +241,7 @@ Rewards = Mapping[str, RewardSection]
 
 def study_replays(
     trajectories: TrajectoryArrays,
-    continuations: TrajectoryArrays,
+    continuations: Sequence[TrajectoryArrays],
     vectors: NDArray[np.float32],
     rewards: Rewards,
     *,
@@ -254,16 +254,18 @@ def study_replays(
 ) -> tuple[Study, int]:
     """Compare every estimator with the true advantages: the study, and how many tasks are left out of it.
 
-    `continuations` are grouped by the number of the state that they go on from, `vectors` [turns, dimensions] are those
-    of all turns. `values` are a critic's of the episodes, `rescored` by name what else rules need of the policy,
-    `greedy` one greedy episode of each task. Groups with a state that could not be replayed twice are left out.
+    `continuations`, in any number of parts, are grouped by the number of the state that they go on from, `vectors`
+    [turns, dimensions] are those of all turns. `values` are a critic's of the episodes, `rescored` by name what else
+    rules need of the policy, `greedy` one greedy episode of each task. Groups with a state that could not be replayed
+    twice are left out.
 
     Raises:
         WorldLost: no group is left.
     """
     returns: dict[int, list[float]] = {}
-    for state, earned in zip(continuations.group.tolist(), weighted_returns(continuations, rewards), strict=True):
-        returns.setdefault(state, []).append(earned)
+    for part in continuations:
+        for state, earned in zip(part.group.tolist(), weighted_returns(part, rewards), strict=True):
+            returns.setdefault(state, []).append(earned)
     group = trajectories.group.tolist()
     # The numbers of each trajectory's turns among all turns: of its states, and of its score vectors.
     rows = trajectories.turn_rows(np.arange(len(trajectories.trained))).tolist()

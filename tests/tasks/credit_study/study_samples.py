@@ -16,7 +16,8 @@ class Studied:
     """Two episodes of each of three validation tasks, and what was computed from them."""
 
     episodes: Reference
-    replays: Reference
+    replays: list[Reference]
+    """Those of each task."""
     vectors: Reference
 
 
@@ -30,10 +31,15 @@ def played(small: Small, seed: int = 7) -> Reference:
     )
 
 
-def continued(small: Small, episodes: Reference, count: int = 2, seed: int = 7) -> Reference:
-    """So many continuations from every state of the episodes."""
+def continued(small: Small, episodes: Reference, count: int = 2, seed: int = 7) -> list[Reference]:
+    """So many continuations from every state of the episodes, those of each task."""
+    return [continued_task(small, episodes, group, count, seed) for group in range(3)]
+
+
+def continued_task(small: Small, episodes: Reference, group: int, count: int = 2, seed: int = 7) -> Reference:
+    """So many continuations from every state of one task's episodes."""
     parameters = ReplaysParameters(
-        **dict(small.play), compute=small.experiment.compute, replays=count, temperature=1.0, seed=seed
+        **dict(small.play), compute=small.experiment.compute, group=group, replays=count, temperature=1.0, seed=seed
     )
     return replays.fn(parameters, policy=small.policy, tokenizer=small.tokenizer, episodes=episodes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from turnwise.errors import WorldLost
 from turnwise.store import Reference, default_store
 
 
-def compared(found: Studied, replays: Reference | None = None) -> Reference:
+def compared(found: Studied, replays: Sequence[Reference] = ()) -> Reference:
     parameters = StudyParameters(rewards={"goal": RewardSection(level="outcome", weight=1.0)}, turn_limit=2, seed=1)
     return credit_study.fn(
         parameters, episodes=found.episodes, replays=replays or found.replays, score_vectors=found.vectors
@@ -30,7 +31,7 @@ def found(small: Small) -> Studied:
     return replace(
         made,
         episodes=rewarded(made.episodes, lambda episode: float(episode.replica == 0)),
-        replays=rewarded(made.replays, lambda episode: float((episode.group + episode.replica) % 2)),
+        replays=[rewarded(each, lambda episode: float((episode.group + episode.replica) % 2)) for each in made.replays],
     )
 
 
@@ -46,15 +47,16 @@ def test_every_group_whose_states_were_replayed_is_studied(found: Studied) -> No
 
 
 def test_a_group_with_a_state_that_was_not_replayed_twice_is_left_out(found: Studied) -> None:
-    continuations = read_trajectories(default_store().folder(found.replays))
+    of_first, *others = found.replays
+    continuations = read_trajectories(default_store().folder(of_first))
     fewer = saved([each for each in continuations if (each.group, each.replica) != (0, 1)], kind="replays")
-    metrics = default_store().metrics(compared(found, fewer))
+    metrics = default_store().metrics(compared(found, [fewer, *others]))
     assert (metrics["tasks"], metrics["tasks_left_out"]) == (2, 1)
 
 
 def test_where_no_group_is_left_there_is_no_study(found: Studied) -> None:
     with pytest.raises(WorldLost, match="TW-world-lost"):
-        compared(found, saved([], kind="replays"))
+        compared(found, [saved([], kind="replays")])
 
 
 def test_turns_are_in_one_state_where_their_episodes_are_the_same_token_for_token(found: Studied) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from stage_samples import Small
-from study_samples import continued, played
+from study_samples import continued, continued_task, played
 
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import default_store
@@ -18,8 +18,8 @@ def test_every_state_is_continued_as_often_as_asked_for_from_what_came_before_it
         for each in read_trajectories(default_store().folder(episodes))
         for place in range(len(each.turns))
     ]
-    reference = continued(small, episodes, count=3)
-    found = read_trajectories(default_store().folder(reference))
+    references = continued(small, episodes, count=3)
+    found = [each for of_task in references for each in read_trajectories(default_store().folder(of_task))]
     assert Counter(each.group for each in found) == dict.fromkeys(range(len(states)), 3)
     for each in found:
         origin, place = states[each.group]
@@ -28,13 +28,21 @@ def test_every_state_is_continued_as_often_as_asked_for_from_what_came_before_it
             turn.reply_tokens for turn in origin.turns[:place]
         ]
         assert each.turns[place].observation_tokens == origin.turns[place].observation_tokens
-    metrics = default_store().metrics(reference)
-    assert (metrics["states"], metrics["continuations"], metrics["lost"]) == (len(states), 3 * len(states), 0)
+    for group, of_task in enumerate(references):
+        own = sum(origin.group == group for origin, _ in states)
+        metrics = default_store().metrics(of_task)
+        assert (metrics["states"], metrics["continuations"], metrics["lost"]) == (own, 3 * own, 0)
+
+
+def test_a_task_without_episodes_has_no_continuations(small: Small) -> None:
+    nothing = continued_task(small, played(small), group=3)
+    assert read_trajectories(default_store().folder(nothing)) == []
+    assert default_store().metrics(nothing)["states"] == 0
 
 
 def test_only_new_replies_are_counted_as_sampled(small: Small) -> None:
     episodes = played(small)
-    reference = continued(small, episodes, count=1)
+    reference = continued_task(small, episodes, group=1, count=1)
     places = [place for each in read_trajectories(default_store().folder(episodes)) for place in range(len(each.turns))]
     new = sum(
         len(turn.reply_tokens)
