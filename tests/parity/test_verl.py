@@ -2,16 +2,15 @@
 
 verl 0.9.1 asks for Ray and for older versions than ours of what it is installed with, so it cannot be a development
 dependency. Its `core_algos` is a module of plain functions, and is imported from the wheel as it lies, with stand-ins
-for the packages around it:
-
-    pip download verl==0.9.1 --no-deps --dest /tmp/verl
-    VERL_WHEEL=/tmp/verl/verl-0.9.1-py3-none-any.whl .venv/bin/pytest tests/parity/test_verl.py
+for the packages around it. pip downloads the wheel (1.7 MB) once for this file; where it cannot be had, these tests say
+so.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -33,11 +32,8 @@ from turnwise.policy.learner.learner import objective
 from turnwise.policy.learner.token_selection import ReplyTokenInputs, clip_cov, covariance_terms, kl_cov
 from turnwise.policy.learner.update import UpdateSettings, token_weights
 
-WHEEL = os.environ.get("VERL_WHEEL", "")
-pytestmark = [
-    pytest.mark.skipif(not WHEEL, reason="VERL_WHEEL names no wheel of verl 0.9.1, see the head of this file"),
-    pytest.mark.filterwarnings("ignore:a trajectory that has no other"),
-]
+WHEEL = "verl==0.9.1 --hash=sha256:db6e6f2a8d9d5808d9ec32d357a42319fdc6967df688ff9d9810050f49bfdd14"
+pytestmark = pytest.mark.filterwarnings("ignore:a trajectory that has no other")
 PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch_tokens": 100}
 STAND_INS = {
     "omegaconf": ("DictConfig",),
@@ -50,13 +46,27 @@ examples = settings(max_examples=30, deadline=None)
 
 
 @pytest.fixture(scope="module")
-def verl() -> Iterator[Any]:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of verl's wheel."""
+    folder = tmp_path_factory.mktemp("verl")
+    (folder / "verl.txt").write_text(WHEEL)
+    options = ["-q", "--no-deps", "--require-hashes", "--disable-pip-version-check", "-d", str(folder)]
+    command = [sys.executable, "-m", "pip", "download", *options, "-r", str(folder / "verl.txt")]
+    downloaded = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if downloaded.returncode:
+        pytest.skip(f"verl's wheel cannot be had here: {downloaded.stderr.strip()[-300:]}")
+    (path,) = folder.glob("verl-*.whl")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def verl(wheel: str) -> Iterator[Any]:
     """verl's `core_algos`, imported from the wheel; what was put into `sys.modules` for it is taken out again."""
     before = dict(sys.modules)
     try:
         for package in ("verl", "verl.utils", "verl.trainer", "verl.trainer.ppo", "verl.workers"):
             module = types.ModuleType(package)
-            module.__path__ = [os.path.join(WHEEL, *package.split("."))]
+            module.__path__ = [os.path.join(wheel, *package.split("."))]
             sys.modules[package] = module
         for name, attributes in STAND_INS.items():
             if name not in before:
