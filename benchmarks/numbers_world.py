@@ -23,6 +23,7 @@ class Numbers(World):
 
     name: ClassVar[str] = "numbers"
     version: ClassVar[str] = "1"
+    instruction = grammar = ""
     blocks = False
     rewards: ClassVar[Mapping[str, Reward]] = {}
 
@@ -30,22 +31,7 @@ class Numbers(World):
         """Episodes of so many turns. `prompt` is the least number of tokens of an opening, of which the first `shared`
         are the same for all tasks; `observation` is that of an observation.
         """
-        self._turns, self._prompt, self._shared, self._observation = turns, prompt, shared, observation
-
-    @property
-    def instruction(self) -> str:
-        """Nothing needs to be said."""
-        return ""
-
-    @property
-    def grammar(self) -> str:
-        """Every text is legal."""
-        return ""
-
-    @property
-    def limits(self) -> Limits:
-        """As many turns as the benchmark asks for."""
-        return Limits(self._turns)
+        self.limits, self._prompt, self._shared, self._observation = Limits(turns), prompt, shared, observation
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` tasks, which differ in their opening."""

@@ -45,23 +45,14 @@ class Answers(World):
 
     name: ClassVar[str] = "answers"
     version: ClassVar[str] = "1"
+    instruction = "Say a digit."
+    grammar = "0 to 9."
+    limits = Limits(turns=2)
     rewards: ClassVar[Mapping[str, Reward]] = {"goal": Reward("1 if right", "outcome", 1.0)}
     blocks = False
     told: ClassVar[dict[str, Any]] = {}
     """What the next environments answer: `first`, `step`, `decision`, or fields of a step."""
     steps: ClassVar[int] = 0
-
-    @property
-    def instruction(self) -> str:
-        return "Say a digit."
-
-    @property
-    def grammar(self) -> str:
-        return "0 to 9."
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(turns=2)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         return [Task(self.name, f"answers/1/{split}/{number}", split, number) for number in range(count)]

@@ -94,7 +94,7 @@ class AgentGym(World):
         self.row = adapted(SERVERS[server], fields or {})
         self.address = http_address("address", address)
         self.items = _disjoint({"train": train, "validation": validation, "test": test})
-        self._limits = Limits(turns=whole_number("turns", self.row.turns if turns is None else turns, 1, 1000))
+        self.limits = Limits(turns=whole_number("turns", self.row.turns if turns is None else turns, 1, 1000))
         self.seconds = positive("seconds", seconds)
         self.baselines = ("random",) if self.row.offers else ()
         # One class serves all servers, so `verbs`, too, is set on the instance.
@@ -109,11 +109,6 @@ class AgentGym(World):
     def grammar(self) -> str:
         """The actions, from the server's row."""
         return self.row.grammar
-
-    @property
-    def limits(self) -> Limits:
-        """The limit on turns."""
-        return self._limits
 
     @cached_property
     def client(self) -> AgentGymClient:

@@ -80,23 +80,19 @@ class BabyAI(World):
             "1 - 0.9 x steps / the level's limit on steps, once, when the mission is accomplished", "outcome", 1.0
         )
     }
+    instruction = (
+        "Do what the mission says. You stand in a room and see what is in front of you, up to 6 cells forward and "
+        "3 to each side, but not through walls and closed doors. Places are told from where you stand and look: "
+        "'a red ball 2 left 3 forward' is 3 cells ahead of you and 2 to the left. To go to a thing means to stand "
+        "beside it and face it."
+    )
 
     def __init__(self, *, levels: Sequence[str] = SMALL, turns: int = 20, go_to: bool = False) -> None:
         self.levels = _levels(levels)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 2000))
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 2000))
         if not isinstance(go_to, bool):
             raise ValueError(f"go_to must be true or false; found {go_to!r}")
         self.go_to = go_to
-
-    @property
-    def instruction(self) -> str:
-        """The aim, and how positions are described."""
-        return (
-            "Do what the mission says. You stand in a room and see what is in front of you, up to 6 cells forward and "
-            "3 to each side, but not through walls and closed doors. Places are told from where you stand and look: "
-            "'a red ball 2 left 3 forward' is 3 cells ahead of you and 2 to the left. To go to a thing means to stand "
-            "beside it and face it."
-        )
 
     @property
     def grammar(self) -> str:
@@ -108,11 +104,6 @@ class BabyAI(World):
             f"{LEGAL}. The last three are about the cell right in front of you: pick up takes the thing there, drop "
             f"puts down what you carry, toggle opens or closes a door or opens a box.{walk if self.go_to else ''}"
         )
-
-    @property
-    def limits(self) -> Limits:
-        """The turn limit given as a parameter."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` starts of a split, which is unbounded; the levels take turns.

@@ -68,6 +68,13 @@ class Bandit(World):
         Column("payoff", "payoff", percent=False),
         Column("format", "format"),
     )
+    instruction = (
+        "You pull one of two arms, once. Each pays by a rule of its own, which its name hints at. "
+        "Pull the arm that pays more on average."
+    )
+    """The payoffs are left for the policy to learn."""
+    grammar = "An action is the name of an arm."
+    limits = Limits(turns=1, actions_per_turn=1, actions=1)
 
     def __init__(
         self,
@@ -96,24 +103,6 @@ class Bandit(World):
                 "one arm must pay more on average; found low_payoff equal to high_payoff * high_probability, "
                 f"{self.low_payoff}: change one of the three"
             )
-
-    @property
-    def instruction(self) -> str:
-        """The aim, and that the names matter; the payoffs are left for the policy to learn."""
-        return (
-            "You pull one of two arms, once. Each pays by a rule of its own, which its name hints at. "
-            "Pull the arm that pays more on average."
-        )
-
-    @property
-    def grammar(self) -> str:
-        """The two names are the two actions."""
-        return "An action is the name of an arm."
-
-    @property
-    def limits(self) -> Limits:
-        """One turn with one action."""
-        return Limits(turns=1, actions_per_turn=1, actions=1)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` tasks of a split, which is unbounded, so pairs recur.

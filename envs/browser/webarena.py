@@ -45,6 +45,8 @@ class WebArena(World):
     baselines: tuple[str, ...] = ("random",)
     names_states = False
     rewards: ClassVar[Mapping[str, Reward]] = REWARDS
+    instruction = f"{INSTRUCTION} Stop with the answer, if the goal asks for one."
+    grammar = GRAMMAR
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class WebArena(World):
             raise ValueError(f"sites_version must be a text; found {sites_version!r}")
         self.sites = _sites(sites)
         self.view = checked_view(view)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.most_lines = whole_number("most_lines", most_lines, 10, 10_000)
         self.executable = executable
         _one_of("unsupported", unsupported, ("refuse", "leave out"))
@@ -76,21 +78,6 @@ class WebArena(World):
                 f"every task must be one that can be judged here; found {told}: set unsupported: leave out"
             )
         self._tasks = {f"{self.name}/{self.version}/{task.name}": task for task in tasks}
-
-    @property
-    def instruction(self) -> str:
-        """The aim, and how pages are shown."""
-        return f"{INSTRUCTION} Stop with the answer, if the goal asks for one."
-
-    @property
-    def grammar(self) -> str:
-        """WebArena's actions."""
-        return GRAMMAR
-
-    @property
-    def limits(self) -> Limits:
-        """The turn limit given as a parameter."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` tasks of a split, by number.

@@ -52,6 +52,8 @@ class Browser(World):
     version: ClassVar[str] = "1"
     rewards: ClassVar[Mapping[str, Reward]] = REWARDS
     oracle_success: ClassVar[float] = 0.98
+    instruction = INSTRUCTION
+    grammar = GRAMMAR
 
     def __init__(
         self,
@@ -64,26 +66,11 @@ class Browser(World):
     ) -> None:
         self.kinds = _kinds(pages)
         self.view = checked_view(view)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.most_lines = whole_number("most_lines", most_lines, 10, 10_000)
         self.executable = executable
         if any(page_set.startswith("miniwob") for page_set, _ in self.kinds):
             miniwob.require_package()
-
-    @property
-    def instruction(self) -> str:
-        """The aim, and how pages are shown."""
-        return INSTRUCTION
-
-    @property
-    def grammar(self) -> str:
-        """WebArena's actions."""
-        return GRAMMAR
-
-    @property
-    def limits(self) -> Limits:
-        """The turn limit given as a parameter."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` tasks of a split, which is unbounded, of each kind in turn. Tags: `pages` and `kind`."""

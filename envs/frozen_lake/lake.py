@@ -68,6 +68,7 @@ class FrozenLake(World):
         "ragen-v2-no-slip": {"frozen": 0.9, "success_rate": 1.0, "turns": 5, "actions_per_turn": 2, "actions": 10},
     }
     rewards: ClassVar[Mapping[str, Reward]] = {"goal": Reward("1 on reaching the goal", "outcome", 1.0)}
+    grammar = f"{LEGAL}."
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class FrozenLake(World):
         self.size = whole_number("size", size, 3, 12)
         self.frozen = share("frozen", frozen, above_zero=True)
         self.success_rate = share("success_rate", success_rate, above_zero=True)
-        self._limits = Limits(
+        self.limits = Limits(
             turns=whole_number("turns", turns, 1, 1000),
             actions_per_turn=whole_number("actions_per_turn", actions_per_turn, 1, LONGEST_SEQUENCE),
             actions=whole_number("actions", actions, 1, 1000),
@@ -101,16 +102,6 @@ class FrozenLake(World):
         if self.success_rate < 1:
             aim += f" The ice is slippery: {self.success_rate:.0%} of moves go as meant, the others to a side."
         return f"{aim} {legend(self.view, self.symbols)}"
-
-    @property
-    def grammar(self) -> str:
-        """The four actions."""
-        return f"{LEGAL}."
-
-    @property
-    def limits(self) -> Limits:
-        """The limits on turns and actions given as parameters."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` boards of a split, which is unbounded.

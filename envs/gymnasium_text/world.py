@@ -108,7 +108,7 @@ class GymnasiumText(World):
                 "turns": turns,
             },
         )
-        self._limits = Limits(
+        self.limits = Limits(
             turns=self.settings.turns,
             actions_per_turn=whole_number("actions_per_turn", actions_per_turn, 1, 100),
             actions=None if actions is None else whole_number("actions", actions, 1, 100_000),
@@ -154,11 +154,6 @@ class GymnasiumText(World):
     def grammar(self) -> str:
         """The names of the actions."""
         return f"{self._game.legal}."
-
-    @property
-    def limits(self) -> Limits:
-        """The limits on turns and actions given as parameters."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` seeds of a split, which is unbounded."""

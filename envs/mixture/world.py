@@ -86,6 +86,13 @@ class Mixture(World):
         )
         self.names_states = all(part.world.names_states for part in self.parts.values())
         self.names_answers = all(part.world.names_answers for part in self.parts.values())
+        limits = [part.world.limits for part in self.parts.values()]
+        actions = [each.actions for each in limits if each.actions is not None]
+        self.limits = Limits(  # the largest of each kind: see `limits_of` for one task
+            turns=max(each.turns for each in limits),
+            actions_per_turn=max(each.actions_per_turn for each in limits),
+            actions=max(actions) if len(actions) == len(limits) else None,
+        )
         # One class serves all mixtures, so these are set on the instance.
         self.rewards = {  # type: ignore[misc]
             f"{part.name}/{name}": each for part in self.parts.values() for name, each in part.world.rewards.items()
@@ -104,17 +111,6 @@ class Mixture(World):
     def grammar(self) -> str:
         """Where the policy finds the list of actions."""
         return f"The actions are those that {'the beginning of the episode' if self.introduce else 'its world'} names."
-
-    @property
-    def limits(self) -> Limits:
-        """The largest limit of each kind over all parts: see `limits_of` for one task."""
-        limits = [part.world.limits for part in self.parts.values()]
-        actions = [each.actions for each in limits if each.actions is not None]
-        return Limits(
-            turns=max(each.turns for each in limits),
-            actions_per_turn=max(each.actions_per_turn for each in limits),
-            actions=max(actions) if len(actions) == len(limits) else None,
-        )
 
     def limits_of(self, task: Task) -> Limits:
         """The limits of the task's own world."""

@@ -75,7 +75,7 @@ class OpenEnv(World):
         if isinstance(observation, str) or observation == []:
             raise ValueError(f"observation must be a list of fields, such as [message]; found {observation!r}")
         self._url = http_address("url", url)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self._seconds, self._token_variable = positive("seconds", seconds), token_variable
         try:
             self._told = description(self._url, self._seconds, token_variable)
@@ -103,11 +103,6 @@ class OpenEnv(World):
     def grammar(self) -> str:
         """The parameter, or what the server's schema of actions says."""
         return self._grammar
-
-    @property
-    def limits(self) -> Limits:
-        """The limit on turns."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` seeds of a split, which has no end."""

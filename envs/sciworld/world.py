@@ -103,7 +103,7 @@ class SciWorld(World):
             raise missing_package(self.name, str(error.name)) from error
         self.types = _known_types(types)
         self.simplification = _known_simplification(simplification, self.types)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.processes = whole_number("processes", processes, 1, 64)
         self.call_seconds = positive("call_seconds", call_seconds)
 
@@ -127,11 +127,6 @@ class SciWorld(World):
         if "noElectricalAction" not in self._simplifications:
             more += ", connect OBJ to OBJ, disconnect OBJ"
         return f"Actions: {ACTIONS}{more}. A question is answered with a number."
-
-    @property
-    def limits(self) -> Limits:
-        """The turn limit given as a parameter."""
-        return self._limits
 
     @cached_property
     def pool(self) -> Pool:

@@ -67,6 +67,7 @@ class SearchCorpus(World):
         Column("format", "format", description="replies that could be read"),
         Column("turns", "turns", percent=False, better=None, description="replies per episode"),
     )
+    grammar = GRAMMAR
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class SearchCorpus(World):
         self._remote = _remote(retriever, retriever_seconds)
         if not isinstance(retriever_version, str) or (retriever_version and retriever is None):
             raise ValueError(f"retriever_version is a text that goes with a retriever; found {retriever_version!r}")
-        self._limits = Limits(turns=whole_number("turns", turns, 2, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 2, 1000))
         self.passages = whole_number("passages", passages, 1, MAXIMUM_RESULTS)
         self.passage_words = whole_number("passage_words", passage_words, 1, 10_000)
 
@@ -100,16 +101,6 @@ class SearchCorpus(World):
             "Answer the question with as few words as possible and nothing else. You can search a collection of "
             f"passages; a search shows up to {self.passages} of them, each with its title."
         )
-
-    @property
-    def grammar(self) -> str:
-        """The two actions."""
-        return GRAMMAR
-
-    @property
-    def limits(self) -> Limits:
-        """The turn limit given as a parameter."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` questions of a split, in a seeded order. Raises ValueError when there are fewer."""
@@ -176,7 +167,7 @@ class SearchCorpus(World):
                 yield question
 
     def _is_answerable(self, question: OpenQuestion) -> bool:
-        for query in oracle_queries(question)[: self._limits.turns - 1]:
+        for query in oracle_queries(question)[: self.limits.turns - 1]:
             found = self._retriever.search(query, self.passages)
             if alias_in([shown_text(document, self.passage_words) for document in found], question.answers) is not None:
                 return True

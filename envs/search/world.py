@@ -70,6 +70,7 @@ class Search(World):
         Column("format", "format", description="replies that could be read"),
         Column("turns", "turns", percent=False, better=None, description="replies per episode"),
     )
+    grammar = GRAMMAR
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Search(World):
         relations: Sequence[str] = tuple(PHRASES),
     ) -> None:
         self.hops = _hops(hops)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.passages = whole_number("passages", passages, 1, MAXIMUM_RESULTS)
         self.needless_share = share("needless_share", needless_share)
         self.longest_name = whole_number("longest_name", longest_name, 4, READABLE)
@@ -96,16 +97,6 @@ class Search(World):
             f"passages on cities and countries, each of which states one fact; a search shows up to {self.passages}. "
             "Where the answer stands in the question, no search is needed."
         )
-
-    @property
-    def grammar(self) -> str:
-        """The two actions."""
-        return GRAMMAR
-
-    @property
-    def limits(self) -> Limits:
-        """The turn limit given as a parameter."""
-        return self._limits
 
     def withheld_names(self) -> frozenset[str]:
         """The cities and countries that no training task asks about."""

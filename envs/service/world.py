@@ -101,6 +101,7 @@ class RemoteWorld(World):
         self.version = facts.version  # type: ignore[misc]
         self.verbs = None if facts.verbs is None else frozenset(facts.verbs)  # type: ignore[misc]
         self.baselines = tuple(facts.baselines)
+        self.limits = facts.limits
         self.names_states = facts.names_states
         self.primary_metric = facts.primary_metric  # type: ignore[misc]
         self.oracle_success = facts.oracle_success  # type: ignore[misc]
@@ -116,11 +117,6 @@ class RemoteWorld(World):
     def grammar(self) -> str:
         """The actions, in words."""
         return self._facts.grammar
-
-    @property
-    def limits(self) -> Limits:
-        """Limits that follow from the parameters."""
-        return self._facts.limits
 
     def limits_of(self, task: Task) -> Limits:
         """Limits of one task, requested only if they differ between tasks. Raises ServiceFault."""

@@ -82,6 +82,7 @@ class Sokoban(World):
         *World.columns,
         Column("boxes", "box", percent=False, description="Boxes that are on a target at the end."),
     )
+    grammar = f"{LEGAL}."
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class Sokoban(World):
         view: str = "grid",
         symbols: str = "#_O√XPS",
     ) -> None:
-        self._limits = Limits(
+        self.limits = Limits(
             turns=whole_number("turns", turns, 1, 1000),
             actions_per_turn=whole_number("actions_per_turn", actions_per_turn, 1, 100),
             actions=whole_number("actions", actions, 1, 1000),
@@ -121,16 +122,6 @@ class Sokoban(World):
         """The aim, the rule of the push, and how to read the view."""
         aim = "Push every box to a target. You push a box by walking against it, one box at a time, and cannot pull."
         return f"{aim} {legend(self.view, self.symbols)}"
-
-    @property
-    def grammar(self) -> str:
-        """The four actions."""
-        return f"{LEGAL}."
-
-    @property
-    def limits(self) -> Limits:
-        """The limits on turns and actions given as parameters."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` boards of a split, which is unbounded. Tag `solution`: actions of a shortest solution."""

@@ -53,6 +53,12 @@ class TextCraft(World):
         Column("format", "format", description="replies that could be read"),
         Column("turns", "turns", percent=False, better=None, description="replies per episode"),
     )
+    instruction = (
+        "Make the goal. Each recipe says what it makes and, after the word using, what it uses up. An item that no "
+        "recipe makes can be taken with get, as many as you like; all others must be crafted. To use a recipe "
+        "several times at once, multiply all its numbers. Some recipes are of no use."
+    )
+    grammar = f"{LEGAL} (N is a number)."
 
     def __init__(
         self, *, depths: Sequence[int] = DEPTHS, distractors: int = 10, wanted: int = 1, turns: int = 20
@@ -60,26 +66,7 @@ class TextCraft(World):
         self.depths = _depths(depths)
         self.distractors = whole_number("distractors", distractors, 0, 50)
         self.wanted = whole_number("wanted", wanted, 1, 16)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
-
-    @property
-    def instruction(self) -> str:
-        """The aim, and how to read a recipe."""
-        return (
-            "Make the goal. Each recipe says what it makes and, after the word using, what it uses up. An item that no "
-            "recipe makes can be taken with get, as many as you like; all others must be crafted. To use a recipe "
-            "several times at once, multiply all its numbers. Some recipes are of no use."
-        )
-
-    @property
-    def grammar(self) -> str:
-        """The three commands."""
-        return f"{LEGAL} (N is a number)."
-
-    @property
-    def limits(self) -> Limits:
-        """The turn limit given as a parameter."""
-        return self._limits
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` tasks of a split, which is unbounded.

@@ -37,6 +37,10 @@ class ToolServer(World):
         Column("calls", "calls", percent=False, better=None, description="calls of tools per episode"),
         Column("failed calls", "failed_calls", percent=False, better="lower", description="calls that a tool refused"),
     )
+    grammar = (
+        'TOOL[ARGUMENTS] calls a tool, with a JSON object such as {"a": 1} as its arguments, or with plain text '
+        f"where it takes one text; {ANSWER}[TEXT] gives your answer and ends the episode."
+    )
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class ToolServer(World):
         most_characters: int = 2_000,
     ) -> None:
         self._address = _address(command, url)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self._seconds = positive("seconds", seconds)
         self._most_characters = whole_number("most_characters", most_characters, 1, 1_000_000)
         self._questions = read_questions(Path(questions))
@@ -72,19 +76,6 @@ class ToolServer(World):
     def instruction(self) -> str:
         """The aim, and the tools with their arguments."""
         return "Answer the question. You have these tools:\n" + "\n".join(map(_described, self._tools))
-
-    @property
-    def grammar(self) -> str:
-        """How a tool is called, and how an answer is given."""
-        return (
-            'TOOL[ARGUMENTS] calls a tool, with a JSON object such as {"a": 1} as its arguments, or with plain text '
-            f"where it takes one text; {ANSWER}[TEXT] gives your answer and ends the episode."
-        )
-
-    @property
-    def limits(self) -> Limits:
-        """The limit on turns."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` questions of a split, in the file's order."""

@@ -31,6 +31,7 @@ class Verifiers(World):
         "reward": Reward("what the environment gives an episode", "outcome", 1.0)
     }
     columns: ClassVar[tuple[Column, ...]] = (*World.columns, Column("return", "reward", percent=False))
+    grammar = "Any text; TOOL[ARGUMENTS] calls a tool, where the task names tools."
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Verifiers(World):
         self._environment, self._arguments = environment, dict(arguments or {})
         self._library = load(environment, self._arguments)
         self._success_reward = positive("success_reward", success_reward)
-        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self._instruction = instruction
         if solution is not None and solution not in (row := self._library.row(0)):
             raise ValueError(f"solution must be a field of a task, {', '.join(row)}; found {solution!r}")
@@ -56,16 +57,6 @@ class Verifiers(World):
     def instruction(self) -> str:
         """The parameter; what there is to do stands in the first observation."""
         return self._instruction
-
-    @property
-    def grammar(self) -> str:
-        """Replies are free text, or calls of tools."""
-        return "Any text; TOOL[ARGUMENTS] calls a tool, where the task names tools."
-
-    @property
-    def limits(self) -> Limits:
-        """The limit on turns."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` rows of a split: of every ten, seven for training, one for validation, two for tests."""

@@ -55,6 +55,13 @@ class WebShop(World):
         Column("format", "format", description="replies that could be read"),
         Column("turns", "turns", percent=False, better=None, description="replies per episode"),
     )
+    instruction = (
+        "You are a customer of an online shop. Find a product that meets the wish, choose the options that it "
+        "names, and buy the product. What you can click stands in [square brackets]; an option that is chosen is "
+        "repeated in (round ones). You are scored by the attributes, the options and the price that were wished "
+        "for, if the product is of the kind that was wished for. Buying ends the episode."
+    )
+    grammar = "search[QUERY] searches, on the search page; click[TEXT] clicks what is shown as [TEXT]."
 
     def __init__(
         self,
@@ -69,33 +76,13 @@ class WebShop(World):
         attributes: str | None = None,
     ) -> None:
         self.products = None if products is None else whole_number("products", products, 10, 10_000_000)
-        self._limits = Limits(turns=whole_number("turns", turns, 3, 1000))
+        self.limits = Limits(turns=whole_number("turns", turns, 3, 1000))
         self.style = PageStyle(
             results_per_page=whole_number("results_per_page", results_per_page, 1, MAXIMUM_RESULTS),
             description=_yes_or_no("description", description),
             repeat_goal=_yes_or_no("repeat_goal", repeat_goal),
         )
         self._files = _files(catalogue, goals, attributes)
-
-    @property
-    def instruction(self) -> str:
-        """The aim, how pages are read, and what is scored."""
-        return (
-            "You are a customer of an online shop. Find a product that meets the wish, choose the options that it "
-            "names, and buy the product. What you can click stands in [square brackets]; an option that is chosen is "
-            "repeated in (round ones). You are scored by the attributes, the options and the price that were wished "
-            "for, if the product is of the kind that was wished for. Buying ends the episode."
-        )
-
-    @property
-    def grammar(self) -> str:
-        """The two actions."""
-        return "search[QUERY] searches, on the search page; click[TEXT] clicks what is shown as [TEXT]."
-
-    @property
-    def limits(self) -> Limits:
-        """The turn limit given as a parameter."""
-        return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` goals of a split. Raises ValueError when there are fewer.
@@ -108,7 +95,7 @@ class WebShop(World):
             goal = next(goals, None)
             if goal is None:
                 raise ValueError(
-                    f"count must be at most {number} for the {split} split of this shop under {self._limits.turns} "
+                    f"count must be at most {number} for the {split} split of this shop under {self.limits.turns} "
                     f"turns and {self.style.results_per_page} results per page; found {count}: ask for fewer tasks"
                 )
             found.append(self._task(goal, split))
@@ -152,7 +139,7 @@ class WebShop(World):
         """The goals that the oracle meets within the turns."""
         for goal in self.shop.goals_of[split]:
             needed = turns_needed(self.shop, goal, self.style.results_per_page)
-            if needed is not None and needed <= self._limits.turns:
+            if needed is not None and needed <= self.limits.turns:
                 yield goal
 
     def _task(self, goal: Goal, split: Split) -> Task:

@@ -53,21 +53,12 @@ class Hill(World):
         "summit": Reward("1 at the top", "outcome", 1.0),
     }
 
+    instruction = "Climb the hill."
+    grammar = LEGAL
+
     def __init__(self, top: int = 8, limits: Limits | None = None) -> None:
         self.top = top
-        self._limits = limits or Limits(turns=6, actions_per_turn=2, actions=10)
-
-    @property
-    def instruction(self) -> str:
-        return "Climb the hill."
-
-    @property
-    def grammar(self) -> str:
-        return LEGAL
-
-    @property
-    def limits(self) -> Limits:
-        return self._limits
+        self.limits = limits or Limits(turns=6, actions_per_turn=2, actions=10)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         return [Task(self.name, f"hill/{split}/{number}", split, number, {"top": self.top}) for number in range(count)]
@@ -135,6 +126,7 @@ class Disturbed(World):
     def __init__(self, inner: World, disturb: Callable[[Call], object]) -> None:
         self.inner, self._disturb = inner, disturb
         self.name = inner.name  # type: ignore[misc]
+        self.limits = inner.limits
         self.calls: list[Call] = []
         self._attempts: Counter[tuple[str, int]] = Counter()
         self._threads: dict[threading.Thread, None] = {}
@@ -147,10 +139,6 @@ class Disturbed(World):
     @property
     def grammar(self) -> str:
         return self.inner.grammar
-
-    @property
-    def limits(self) -> Limits:
-        return self.inner.limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         return self.inner.tasks(split, count)

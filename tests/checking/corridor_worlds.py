@@ -52,11 +52,7 @@ class Corridor(World):
     walk: ClassVar[type[Walk]] = Walk
 
     def __init__(self, *, turns: int = 6) -> None:
-        self.turns = turns
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(turns=self.turns)
+        self.limits = Limits(turns=turns)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         return [Task(self.name, f"corridor/{split}/{number}", split, number) for number in range(count)]

@@ -60,11 +60,7 @@ class Ladders(World):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"usual": {"turns": 3}, "long": {"turns": 9}}
 
     def __init__(self, *, turns: int = 3) -> None:
-        self.turns = turns
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(turns=self.turns)
+        self.limits = Limits(turns=turns)
 
     def split_size(self, split: Split) -> int | None:
         return 4

@@ -49,23 +49,14 @@ TASKS, REPLICAS, REPLAYS, SEED = 25, 4, 60, 11
 class Gates(World):
     name: ClassVar[str] = "gates"
     version: ClassVar[str] = "1"
+    instruction = "Go left, then up."
+    grammar = "left, stop, up, down"
+    limits = Limits(turns=2)
     blocks = False
     rewards: ClassVar[Mapping[str, Reward]] = {
         "onward": Reward("1 for going on", "turn", 0.2),
         "won": Reward("1 for winning", "outcome", 1.0),
     }
-
-    @property
-    def instruction(self) -> str:
-        return "Go left, then up."
-
-    @property
-    def grammar(self) -> str:
-        return "left, stop, up, down"
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(turns=2)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         return [Task(self.name, f"gates/{number}", split, number) for number in range(count)]

@@ -190,6 +190,8 @@ class World(ABC):
         Column("turns", "turns", percent=False, better=None),
     )
     """The columns of this world's comparison table, in order."""
+    limits: Limits
+    """The limits under which this world's tasks are meant to be played, from its parameters."""
 
     @property
     @abstractmethod
@@ -200,11 +202,6 @@ class World(ABC):
     @abstractmethod
     def grammar(self) -> str:
         """The prompt's description of the legal actions, in one or two sentences."""
-
-    @property
-    @abstractmethod
-    def limits(self) -> Limits:
-        """The limits under which this world's tasks are meant to be played, from its parameters."""
 
     @property
     def primary_column(self) -> Column:

@@ -45,6 +45,8 @@ class Brittle(World):
     name: ClassVar[str] = "brittle"
     version: ClassVar[str] = "3"
     rewards: ClassVar[Mapping[str, Reward]] = {"counted": Reward("1 for every `count`", "turn", 1.0)}
+    grammar = "count, pid, print, raise, exit, hang or crash."
+    limits = Limits(turns=10)
     closed: ClassVar[list[str]] = []
     """The tasks whose environments were closed in this process."""
     go_on: ClassVar[threading.Event] = threading.Event()
@@ -58,14 +60,6 @@ class Brittle(World):
     @property
     def instruction(self) -> str:
         return self._instruction
-
-    @property
-    def grammar(self) -> str:
-        return "count, pid, print, raise, exit, hang or crash."
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(turns=10)
 
     def limits_of(self, task: Task) -> Limits:
         return Limits(turns=task.seed + 1)

@@ -24,12 +24,8 @@ class PlanMode(ThoughtfulMode):
 
     name = "plan"
     kind = TurnKind.PLAN
+    instruction = "Before you act you are asked for a plan: the steps that you mean to take. It may be revised."
     every: int | None = None
-
-    @property
-    def instruction(self) -> str:
-        """Tells the policy what a plan is for."""
-        return "Before you act you are asked for a plan: the steps that you mean to take. It may be revised."
 
     def before_acting(self, turns: Sequence[Turn]) -> Ask | None:
         """A plan at the beginning, later a revision when it is due; never two plans without an acting turn between."""
