@@ -75,10 +75,11 @@ last column is the standard deviation of one group's estimate, state by state. `
 summed and trajectories averaged. A rule that keeps equal shares changes the length of a step, others its direction.
 `gigpo` judges every turn twice, in its episode and at its state, which is why it keeps more than all. `maxrl` and
 `grpo-passk` follow other objectives, log(success) and the best of a group; `turn-reinforce` mixes early turns with late
-ones in its mean. Rules with a critic have one that knows the true values, so that they are unbiased: what theirs is
-wrong by is their bias. `information-gain` and `trace` pay what a turn adds to the probability of the likeliest end,
-which here has nothing to do with reward. `self-distillation` has the teacher that makes it unbiased; nothing says that
-a real one is near it. `tree-grpo` has no row: its episodes depend on one another.
+ones in its mean. Rules with a critic have one that knows the true values, so that they are unbiased, but for
+`bi-level-gae`, which discounts later turns unless told otherwise: what theirs is wrong by is their bias.
+`information-gain` and `trace` pay what a turn adds to the probability of the likeliest end, which here has nothing to
+do with reward. `self-distillation` has the teacher that makes it unbiased; nothing says that a real one is near it.
+`tree-grpo` and `at2po` have no row: their episodes depend on one another.
 
 {_tables(baselines)}
 ## Deviations
@@ -156,12 +157,12 @@ def _group_sizes() -> str:
 
 
 def draw(of_problems: Sequence[Sequence[RuleBias]]) -> Figure:
-    figure = Figure(figsize=(11, 4.8), layout="constrained")
+    figure = Figure(figsize=(11, 1.3 + 0.2 * len(BASELINES)), layout="constrained")
     axes = figure.subplots(1, len(of_problems), sharey=True)
     for panel, problem, verdicts in zip(axes, PROBLEMS, of_problems, strict=True):
         _draw_problem(panel, problem, verdicts)
     axes[0].set_yticks(range(len(BASELINES)), [rule.title for rule in BASELINES])
-    axes[0].invert_yaxis()
+    axes[0].set_ylim(len(BASELINES) - 0.5, -0.5)
     return figure
 
 
@@ -199,7 +200,7 @@ def _draw_problem(panel: Axes, problem: DecisionProblem, verdicts: Sequence[Rule
     panel.tick_params(length=0, labelsize=9)
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.legend(
-        frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(-0.02, -0.17), ncols=len(problem.states)
+        frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(-0.02, -0.11), ncols=len(problem.states)
     )
 
 

@@ -17,6 +17,7 @@ from turnwise.checking.credit_bias import (
     paths,
     true_gradient,
 )
+from turnwise.credit import ESTIMATORS
 from turnwise.seeding import generator
 
 GROUP_SIZE, GROUPS = 4, 100_000
@@ -65,7 +66,7 @@ def test_per_index_is_biased(verdicts: dict[str, RuleBias], title: str) -> None:
 
 
 def test_per_index_has_the_wrong_sign_where_going_on_costs_at_once_and_pays_later() -> None:
-    (verdict,) = examine(PROBLEMS[1], [BASELINES[7]], group_size=GROUP_SIZE, groups=GROUPS, seed=1)
+    (verdict,) = examine(PROBLEMS[1], [BASELINES[8]], group_size=GROUP_SIZE, groups=GROUPS, seed=1)
     assert verdict.rule.title == "per-index, to go"
     assert verdict.truth[1] > 0
     assert verdict.mean[1] < -SURE * verdict.standard_error[1]
@@ -93,12 +94,14 @@ def test_findings_say_what_the_numbers_say(verdicts: dict[str, RuleBias]) -> Non
         "turn-reinforce, compared with nothing",
         "gae, true values",
         "turn-gae, true values, lambda 0",
+        "length-adaptive-gae, true values",
+        "cross-level-gae, true values",
         "archer, true values",
         "sweet-rl, true values",
         "self-distillation, teacher pi exp(Q)",
     }
     rescaled = {title for title, finding in findings.items() if finding == "rescaled"}
-    assert rescaled == {"padded, to go", "grpo", "gpg"}
+    assert rescaled == {"padded, to go", "grpo", "gpg", "reinforce++-baseline"}
 
 
 def test_the_numbers_of_the_field_notes_come_out() -> None:
@@ -155,6 +158,10 @@ def test_a_deviation_distorts_every_rule() -> None:
     for problem in PROBLEMS:
         for verdict in examine(problem, DEVIATIONS, group_size=GROUP_SIZE, groups=2, seed=1):
             assert verdict.finding in ("distorted", "wrong sign")
+
+
+def test_every_rule_has_a_row_but_those_whose_episodes_depend_on_one_another() -> None:
+    assert {rule.estimator for rule in (*BASELINES, *DEVIATIONS)} == ESTIMATORS.keys() - {"tree-grpo", "at2po"}
 
 
 def test_the_page_in_docs_is_the_one_that_the_benchmark_writes() -> None:
