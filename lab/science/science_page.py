@@ -42,7 +42,7 @@ from turnwise.data.outcomes import LeftOut
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
-from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, Figure, styles, wrapped
+from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, Figure, draw_strokes, styles, wrapped
 from turnwise.reporting.figures.learning_curves import draw_variant, ended_handle, ended_seeds
 from turnwise.reporting.formatting import UNDEFINED, duration, marked, number, process_note, with_bounds
 from turnwise.reporting.markdown import render
@@ -179,7 +179,7 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
             for variant in dict.fromkeys(curve.variant for curve in curves[metric]):
                 of_variant = [curve for curve in curves[metric] if curve.variant == variant]
                 draw_variant(axes, of_variant, look[variant], ended.get(variant, ()))
-            axes.set_title(wrapped(_title(curves[metric][0])))
+            axes.set_title(_title(curves[metric][0]))
             axes.set_xlabel("iteration")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             if curves[metric][0].unit == SHARE:
@@ -202,9 +202,9 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
 
 
 def _title(curve: Curve) -> str:
-    """The title of a curve, with the task set for metrics of validation and training episodes."""
-    episodes = {"validation": ", validation task set", "rollout": ", training tasks"}
-    return curve.heading + episodes.get(curve.metric.partition("/")[0], "")
+    """The title of a curve, with the tasks in a line of their own for metrics of validation and training episodes."""
+    episodes = {"validation": "\non the validation tasks", "rollout": "\non the training tasks"}
+    return wrapped(curve.heading) + episodes.get(curve.metric.partition("/")[0], "")
 
 
 def _figure_name(name: str, ablation: str) -> str:
@@ -520,7 +520,7 @@ def _draw_band(axes: Axes, evidence: Evidence, limits: tuple[float, float], titl
         return
     if estimate.low is not None and estimate.high is not None:
         axes.plot([estimate.low, estimate.high], [0, 0], color=colour, linewidth=3, alpha=0.6, solid_capstyle="butt")
-    axes.plot(estimate.sample, [-0.55] * len(estimate.sample), "|", color=colour, markersize=7, markeredgewidth=1.2)
+    draw_strokes(axes, estimate.sample, -0.55, colour, 7)
     axes.plot([estimate.value], [0], "o", color=colour, markersize=7)
 
 

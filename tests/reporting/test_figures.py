@@ -56,12 +56,23 @@ def bars(axes):
 
 def test_one_seed_has_no_interval_bar(report, report_of_one_seed):
     # Three variants and the warm start have a bar; with one seed only the warm start, whose interval is over tasks.
-    # Besides bars, two seeds are two strokes on one line.
+    # Besides bars, two seeds are two strokes.
     def intervals(shown):
         return [line for line in bars(drawn(comparison.comparisons(shown)[0])) if line.get_linewidth() > 2]
 
     assert len(intervals(report)) == 4
     assert len(intervals(report_of_one_seed)) == 1
+
+
+def test_strokes_of_equal_values_stand_side_by_side_around_their_value():
+    figure, axes = drawing.axes_of(3.0, 1.0)
+    drawing.draw_strokes(axes, [0.5, 0.75, 0.5], 0.0, "black", 5)
+    figure.draw_without_rendering()
+    first, second, alone = sorted(float(line.get_transform().transform(line.get_xydata())[0, 0]) for line in axes.lines)
+    half, three_quarters = (float(axes.transData.transform((value, 0.0))[0]) for value in (0.5, 0.75))
+    assert second - first == pytest.approx(drawing.STROKE_POINTS * figure.dpi / 72)
+    assert (first + second) / 2 == pytest.approx(half)
+    assert alone == pytest.approx(three_quarters)
 
 
 def test_variants_differ_without_colour():

@@ -20,6 +20,7 @@ from turnwise.reporting.figures.drawing import (
     Figure,
     LineStyle,
     axes_of,
+    draw_strokes,
     file_name,
     handle,
     legend_below,
@@ -103,8 +104,7 @@ def _draw_interval(axes: Axes, height: int, interval: Interval, style: LineStyle
         axes.plot([interval.low, interval.high], [height, height], color=style.colour, linewidth=2.2, alpha=0.55)
     # The values of the single seeds as strokes below, so that an interval over only two seeds shows as such.
     if len(interval.sample) > 1:
-        below = [height + 0.3] * len(interval.sample)
-        axes.plot(interval.sample, below, "|", color=style.colour, markersize=5, markeredgewidth=1)
+        draw_strokes(axes, interval.sample, height + 0.3, style.colour, 5)
     axes.plot([interval.value], [height], marker=style.marker, color=style.colour, markersize=6.5)
 
 

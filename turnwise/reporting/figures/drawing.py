@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.transforms import ScaledTranslation
 
 from turnwise.results.report_data import ReportData
 
@@ -27,6 +29,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.2, 1.5), (6, 2, 1.2, 2), (9, 3))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LEGEND_ROW_INCHES = 0.19
+STROKE_POINTS = 2.2
+"""From one stroke to the next where values are equal."""
 INK, GREY, PALE = "#22262b", "#6a7178", "#dfe3e6"
 
 SETTINGS = {
@@ -141,6 +145,15 @@ def draw_band(axes: Axes, rows: Sequence[tuple[float, float, float, float]], sty
         markersize=4,
         markevery=max(1, len(rows) // 8),
     )
+
+
+def draw_strokes(axes: Axes, values: Sequence[float], height: float, colour: str, size: float) -> None:
+    """Draw a stroke of `size` points for each value; strokes of equal values stand side by side, so each is seen."""
+    for value, times in Counter(values).items():
+        for place in range(times):
+            inches = STROKE_POINTS * (place - (times - 1) / 2) / 72
+            moved = axes.transData + ScaledTranslation(inches, 0, axes.figure.dpi_scale_trans)
+            axes.plot([value], [height], "|", color=colour, markersize=size, markeredgewidth=1.1, transform=moved)
 
 
 def handle(name: str, style: LineStyle) -> Line2D:
