@@ -9,6 +9,10 @@ left out is missing from the pairs. The tests:
     rises, falls        Student's t on the last value of a curve minus its first
     falls before        Student's t on the iterations between two curves' falls, over seeds in which both fall
 
+Where seeds were added until comparisons were decided, a relation is tested at each look, and its p is the sequential p
+of all of them (`turnwise.statistics.sequential`). The looks spend the level whatever ended the race, so this holds for
+every measure, also for one that decided nothing there. The interval is the repeated one of the last look.
+
 Where the page states beforehand which difference is worth having, a second test asks whether the difference is as large
 as that: Student's t on the differences minus it. Of these two hypotheses, no difference and as much as is worth having,
 at most one is true, and so the two-sided p values of all relations of a page are corrected together by Shaffer's method
@@ -27,7 +31,7 @@ claim needs evidence, and so does its opposite.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -36,6 +40,7 @@ import numpy as np
 from lab.science.claims import Claim, ClaimsPage, Relationship
 from turnwise.results.report_data import ReportData
 from turnwise.statistics import Interval, student_over_seeds
+from turnwise.statistics.sequential import nominal_levels, sequential_p
 from turnwise.statistics.significance import shaffer
 
 LEVEL = 0.05
@@ -115,19 +120,26 @@ class DecidedClaim:
     evidence: tuple[Evidence, ...]
 
 
-def decide(page: ClaimsPage, reports: Mapping[str, ReportData]) -> list[DecidedClaim]:
-    """The decision for each claim. `reports` has the report data of the ablations that were run, by name.
+def decide(
+    page: ClaimsPage, reports: Mapping[str, ReportData], looks: Mapping[str, Sequence[int]] | None = None
+) -> list[DecidedClaim]:
+    """The decision for each claim. `reports` has the report data of the ablations that were run, by name, and `looks`
+    the numbers of seeds at which was looked, up to the most, of those whose seeds were added until decided.
 
     Raises ValueError for a variant or a measure that an ablation does not have, for two ablations with other seeds or
-    another test task set, and for fewer than two seeds in common where no fault has left out the others.
+    another test task set, or with looks, and for fewer than two seeds in common where no fault has left out the others.
     """
     decidable = [
         claim for claim in page.claims if all(name in reports for each in claim.relations for name in each.ablations)
     ]
     relationships = list(dict.fromkeys(each for claim in decidable for each in claim.relations))
-    tests = [_test(each, reports[each.ablation], reports[each.other or each.ablation]) for each in relationships]
     worth_having = [page.worth_having(each) for each in relationships]
-    of_as_much = [_p_of_as_much(*each) for each in zip(relationships, tests, worth_having, strict=True)]
+    tests, of_as_much = [], []
+    for each, worth in zip(relationships, worth_having, strict=True):
+        pairs = _pairs(each, reports[each.ablation], reports[each.other or each.ablation], looks or {})
+        test, as_much = _at_looks(each, pairs, worth, (looks or {}).get(each.ablation, ()))
+        tests.append(test)
+        of_as_much.append(as_much)
     corrected = shaffer([[test.p, *more] for test, more in zip(tests, of_as_much, strict=True)])
     evidence = {
         each: Evidence(each, test.estimate, test.p, ps[0], test.as_claimed, test.compared, worth, *ps[1:])
@@ -163,37 +175,77 @@ NO_TEST = _Test(None, 1.0, True, None)
 """Of a relation for which too few runs can be tested."""
 
 
-def _test(relationship: Relationship, report: ReportData, counterpart: ReportData) -> _Test:
-    """`report` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`."""
-    if _is_left_out(report, relationship.variant) or _is_left_out(counterpart, relationship.than):
-        return NO_TEST
-    if relationship.than is None:
+Pairs = Mapping[int, tuple[float, float]]
+"""By seed, what is compared: the variant's value and the other's, or a curve's last and its first."""
+
+
+def _pairs(
+    relationship: Relationship, report: ReportData, counterpart: ReportData, looks: Mapping[str, Sequence[int]]
+) -> Pairs:
+    """`report` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`.
+
+    Empty where a fault has left out every run of a variant.
+    """
+    variant, than = relationship.variant, relationship.than
+    if _is_left_out(report, variant) or _is_left_out(counterpart, than):
+        return {}
+    if than is None:
         if relationship.later is not None:
-            return _order(report, relationship.variant, relationship.measure, relationship.later)
-        first, last = _ends(report, relationship.variant, relationship.measure)
-        return _means(np.array(last), np.array(first), relationship.upwards)
-    _require_the_same_tasks(relationship, report, counterpart)
-    own_finals = _finals(report, relationship.variant, relationship.measure)
-    other_finals = _finals(counterpart, relationship.than, relationship.measure)
-    if _has_faults(report) or _has_faults(counterpart):
-        by_seed = _by_seed(report, relationship.variant, own_finals)
-        counterparts = _by_seed(counterpart, relationship.than, other_finals)
-        shared = [seed for seed in by_seed if seed in counterparts]
-        if len(shared) < 2:
-            return NO_TEST
-        own_finals, other_finals = [by_seed[seed] for seed in shared], [counterparts[seed] for seed in shared]
-    own, other = np.array(own_finals), np.array(other_finals)
-    if len(own) != len(other) or len(own) < 2:
-        raise ValueError(
-            f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}"
-        )
+            return _falls(report, variant, relationship.measure, relationship.later)
+        return _ends(report, variant, relationship.measure)
+    _require_the_same_tasks(relationship, report, counterpart, looks)
+    own, other = _finals(report, variant, relationship.measure), _finals(counterpart, than, relationship.measure)
+    if not (_has_faults(report) or _has_faults(counterpart) or relationship.ablation in looks):
+        if len(own) != len(other) or len(own) < 2:
+            raise ValueError(
+                f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}"
+            )
+        return dict(enumerate(zip(own, other, strict=True), start=1))
+    by_seed, counterparts = _by_seed(report, variant, own), _by_seed(counterpart, than, other)
+    return {seed: (value, counterparts[seed]) for seed, value in by_seed.items() if seed in counterparts}
+
+
+def _at_looks(
+    relationship: Relationship, pairs: Pairs, worth_having: float | None, looks: Sequence[int]
+) -> tuple[_Test, list[float]]:
+    """The test of a relation, and the p of a difference as large as is worth having; see `_p_of_as_much`.
+
+    With `looks`, both p are sequential: of all looks that were taken, each at the pairs of so many seeds.
+    """
+    taken = [seeds for seeds in looks if seeds <= max(pairs, default=0)]
+    if not taken:
+        test = _test(relationship, pairs)
+        return test, _p_of_as_much(relationship, test, worth_having)
+    tests = [_test(relationship, {seed: pairs[seed] for seed in pairs if seed <= seeds}) for seeds in taken]
+    of_as_much = [_p_of_as_much(relationship, test, worth_having) or [1.0] for test in tests]
+    last, at_most = tests[-1], looks[-1]
+    estimate = last.estimate
+    if estimate is not None and estimate.low is not None:
+        nominal = nominal_levels(tuple(taken), at_most, LEVEL)[-1]
+        estimate = replace(student_over_seeds(estimate.sample, level=1 - nominal), level=estimate.level)
+    p = sequential_p([test.p for test in tests], taken, at_most)
+    as_much = [sequential_p([each[0] for each in of_as_much], taken, at_most)] if worth_having is not None else []
+    return replace(last, estimate=estimate, p=p), as_much
+
+
+def _test(relationship: Relationship, pairs: Pairs) -> _Test:
+    if len(pairs) < 2:
+        return NO_TEST
+    own, other = np.array(list(pairs.values())).T
     if relationship.relation == "varies less than":
         return _deviations(own, other)
     return _means(own, other, relationship.upwards)
 
 
-def _require_the_same_tasks(relationship: Relationship, report: ReportData, counterpart: ReportData) -> None:
-    """Raise ValueError if two ablations cannot be paired by seed: other seeds, or another test task set."""
+def _require_the_same_tasks(
+    relationship: Relationship, report: ReportData, counterpart: ReportData, looks: Mapping[str, Sequence[int]]
+) -> None:
+    """Raise ValueError if two ablations cannot be paired by seed: other seeds, another test task set, or looks."""
+    if relationship.other is not None and any(name in looks for name in relationship.ablations):
+        raise ValueError(
+            f"{relationship.sentence}: between two ablations seeds must be listed, not added until decided; found "
+            f"looks in {' and '.join(name for name in relationship.ablations if name in looks)}"
+        )
     for what, own, other in (
         ("seeds", *(_assigned_seeds(each) for each in (report, counterpart))),
         ("test task set", *(dict(each.lineage).get("test task set") for each in (report, counterpart))),
@@ -246,25 +298,19 @@ def _deviations(own: np.ndarray, other: np.ndarray) -> _Test:
     return _Test(Interval(difference, None, None, "seeds", len(own)), p, difference < 0, compared)
 
 
-def _order(report: ReportData, variant: str, earlier: str, later: str) -> _Test:
-    """How many iterations one curve falls before another, over the seeds in which both fall.
-
-    With fewer than two such seeds there is no estimate, and p is 1.
-    """
-    falls = zip(_falls(report, variant, earlier), _falls(report, variant, later), strict=True)
-    both = [(first, second) for first, second in falls if first is not None and second is not None]
-    if len(both) < 2:
-        return NO_TEST
-    first, second = np.array(both, float).T
-    return _means(second, first, upwards=True)
+def _falls(report: ReportData, variant: str, earlier: str, later: str) -> Pairs:
+    """The iterations at which two curves fall, the later one's first, of the seeds in which both fall."""
+    first, last = (_fallen(report, variant, each) for each in (earlier, later))
+    return {seed: (last[seed], first[seed]) for seed in first if seed in last}
 
 
-def _falls(report: ReportData, variant: str, measure: str) -> list[int | None]:
-    """The first iteration at which a curve has fallen, one per seed; None if it never does."""
-    return [
-        next((iteration for iteration, value in points if value < FALLEN * points[0][1]), None)
-        for points in _curves(report, variant, measure)
-    ]
+def _fallen(report: ReportData, variant: str, measure: str) -> dict[int, int]:
+    """By seed, the first iteration at which a curve has fallen; without those that never do."""
+    return {
+        seed: fallen[0]
+        for seed, points in _curves(report, variant, measure).items()
+        if (fallen := [iteration for iteration, value in points if value < FALLEN * points[0][1]])
+    }
 
 
 def _has_faults(report: ReportData) -> bool:
@@ -291,18 +337,19 @@ def _finals(report: ReportData, variant: str, measure: str) -> Sequence[float]:
         known = ", ".join(row.name for row in report.rows_of("variant"))
         raise ValueError(f"the ablation {report.title!r} has the variants {known}; found {variant!r}")
     cell = row.cells.get(measure)
-    return cell.sample if cell is not None else _ends(report, variant, measure)[1]
+    return cell.sample if cell is not None else [last for last, _ in _ends(report, variant, measure).values()]
 
 
-def _ends(report: ReportData, variant: str, measure: str) -> tuple[list[float], list[float]]:
-    """The first and the last values of a curve, each one per seed."""
-    points = _curves(report, variant, measure)
-    return [each[0][1] for each in points], [each[-1][1] for each in points]
+def _ends(report: ReportData, variant: str, measure: str) -> Pairs:
+    """The last and the first value of a curve, by seed."""
+    return {seed: (points[-1][1], points[0][1]) for seed, points in _curves(report, variant, measure).items()}
 
 
-def _curves(report: ReportData, variant: str, measure: str) -> list[list[tuple[int, float]]]:
-    """The points of a curve, one list per seed; where a run was ended, up to there."""
-    points = [curve.points for curve in report.curves if (curve.metric, curve.variant) == (measure, variant)]
+def _curves(report: ReportData, variant: str, measure: str) -> dict[int, list[tuple[int, float]]]:
+    """The points of a curve, by seed; where a run was ended, up to there."""
+    points = {
+        curve.seed: curve.points for curve in report.curves if (curve.metric, curve.variant) == (measure, variant)
+    }
     if not points:
         known = sorted({*(column.heading for column in report.columns), *(curve.metric for curve in report.curves)})
         raise ValueError(f"the ablation {report.title!r} has the measures {', '.join(known)}; found {measure!r}")

@@ -49,6 +49,7 @@ from turnwise.reporting.markdown import render
 from turnwise.results.report_data import SHARE, Curve, ReportData
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.statistics.power import MOST_SEEDS, seeds_to_correlate, seeds_to_decide, smallest_decided
+from turnwise.statistics.sequential import looks_until
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import use_storage
 from turnwise.training_runs.state import require_none
@@ -68,12 +69,14 @@ class Record:
     """The report data, without sampled trajectories."""
     budgets: tuple[AtEqualBudget, ...] = ()
     """Scores of the variants at equal cost."""
+    looks: tuple[int, ...] = ()
+    """Where seeds were added until decided: the numbers of seeds at which was looked, up to the most."""
 
 
 def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
     """The page as Markdown. `records` holds the ablations that were run, by name."""
     reports = {ablation: record.report for ablation, record in records.items()}
-    decisions = decide(claims, reports)
+    decisions = decide_records(claims, records)
     still_open = open_relations(claims, decisions, reports)
     return render(
         "lab",
@@ -84,11 +87,21 @@ def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
         decisions=decisions,
         claim_figures=_claim_figures(name, decisions, records),
         evidence=[evidence for decided in decisions for evidence in decided.evidence],
+        looked=[ablation for ablation, record in records.items() if record.looks],
         planned_seeds=planned_seeds(claims, reports),
         open_relations=still_open,
         costs_of_deciding=costs_of_deciding(decisions, still_open),
         ablations=[_ablation(name, ablation, claims, record) for ablation, record in records.items()],
         missing={ablation: planned for ablation, planned in claims.ablations.items() if ablation not in records},
+    )
+
+
+def decide_records(claims: ClaimsPage, records: Mapping[str, Record]) -> list[DecidedClaim]:
+    """The decision for each claim, from the records of the ablations that were run."""
+    return decide(
+        claims,
+        {ablation: record.report for ablation, record in records.items()},
+        {ablation: record.looks for ablation, record in records.items() if record.looks},
     )
 
 
@@ -149,7 +162,7 @@ def _budgets(budgets: Sequence[AtEqualBudget]) -> Table:
 
 def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> list[Figure]:
     """A figure for each claim that was tried, and one for each ablation that was run, except tunings: its curves."""
-    decisions = decide(claims, {ablation: record.report for ablation, record in records.items()})
+    decisions = decide_records(claims, records)
     curves = [
         curves_figure(_figure_name(name, ablation), record.report, claims.curves)
         for ablation, record in records.items()
@@ -239,11 +252,13 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
         left_out += result.left_out
         costs = result.report.costs
         budgets = () if costs is None else tuple(costs.at_equal)
-        record = Record(result.digest, _without_samples(result.report, claims), budgets)
+        rule = experiment.ablation.until
+        looks = () if rule is None else looks_until(rule.first, rule.step, rule.at_most)
+        record = Record(result.digest, _without_samples(result.report, claims), budgets, looks)
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
     draw_page(name, claims, folder)
     console = Console()
-    for decision in decide(claims, {ablation: record.report for ablation, record in records(claims, folder).items()}):
+    for decision in decide_records(claims, records(claims, folder)):
         console.print(f"{decision.verdict:<26}{decision.claim.claim}", highlight=False)
     console.print(f"page  {folder / name}.md", highlight=False, soft_wrap=True)
     require_none(left_out)

@@ -11,6 +11,7 @@ from turnwise.data.outcomes import LeftOut
 from turnwise.results.outcomes import EndedRun, Outcomes
 from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
+from turnwise.statistics.sequential import nominal_levels, repeated_interval, sequential_p
 
 BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)
 STEADY, WILD = (0.50, 0.51, 0.50, 0.49, 0.50, 0.51), (0.10, 0.90, 0.35, 0.60, 0.05, 0.95)
@@ -32,7 +33,8 @@ def page(*relations: dict[str, str]) -> ClaimsPage:
         {"claim": f"claim {place}", "source": "", "relations": [{"ablation": "runs", "measure": "success", **relation}]}
         for place, relation in enumerate(relations)
     ]
-    ablations = {"runs": {"overlays": [], "core": True, "about": ""}}
+    names = {"runs", *(relation["other"] for relation in relations if "other" in relation)}
+    ablations = {name: {"overlays": [], "core": True, "about": ""} for name in names}
     return ClaimsPage.model_validate(
         {"title": "", "paper": "", "introduction": "", "ablations": ablations, "claims": claims}
     )
@@ -64,22 +66,13 @@ def test_seeds_are_compared_in_pairs() -> None:
 
 
 def test_a_variant_is_compared_with_one_of_another_ablation_seed_by_seed() -> None:
-    claim = {"ablation": "planned", "variant": "plan", "relation": "above", "than": "plain", "other": "runs"}
-    claims = ClaimsPage.model_validate(
-        {
-            "title": "",
-            "paper": "",
-            "introduction": "",
-            "ablations": {name: {"overlays": [], "core": False, "about": ""} for name in ("runs", "planned")},
-            "claims": [{"claim": "", "source": "", "relations": [{**claim, "measure": "success"}]}],
-        }
-    )
+    claims = page({"variant": "plan", "relation": "above", "than": "plain", "other": "reference"})
     plain, planned = report({"plain": WORSE}), report({"plan": BETTER})
     others = report({"plain": WORSE}, falling=(0.5, 0.5))
     with pytest.raises(ValueError, match="the seeds must be the same in both"):
-        decide(claims, {"runs": others, "planned": planned})
-    assert only(decide(claims, {"planned": planned})).verdict is Verdict.NOT_RUN
-    found = only(decide(claims, {"runs": plain, "planned": planned}))
+        decide(claims, {"reference": others, "runs": planned})
+    assert only(decide(claims, {"runs": planned})).verdict is Verdict.NOT_RUN
+    found = only(decide(claims, {"reference": plain, "runs": planned}))
     assert found.verdict is Verdict.HELD
     together = only(
         decide(
@@ -276,3 +269,45 @@ def test_a_relation_of_deviations_is_never_too_small() -> None:
     claims = stating(page({"variant": "a", "relation": "varies less than", "than": "b"}), 0.1)
     (evidence,) = only(decide(claims, {"runs": report({"a": STEADY, "b": STEADY[::-1]})})).evidence
     assert (evidence.worth_having, evidence.corrected_of_as_much, evidence.ruled_out) == (None, None, False)
+
+
+RACED = {1: 0.02, 2: 0.13, 3: 0.05, 4: 0.11, 5: 0.07, 6: 0.12}
+"""How much better a is than b, by seed; after six seeds b was out of a race of which a had eight more."""
+LOOKS = (3, 4, 5, 6, 7, 8, 9, 10)
+
+
+def test_in_a_race_a_relation_has_the_sequential_p_of_its_looks_and_the_interval_that_holds_at_all_of_them() -> None:
+    own = {seed: 0.5 + RACED.get(seed, 0.0) for seed in range(1, 9)}
+    runs = {"runs": with_runs({"a": own, "b": dict.fromkeys(RACED, 0.5)}, None)}
+    claims = page({"variant": "a", "relation": "above", "than": "b"})
+    with pytest.raises(ValueError, match="found 8 and 6"):
+        decide(claims, runs)
+
+    (evidence,) = only(decide(stating(claims, 0.2), runs, {"runs": LOOKS})).evidence
+    differences, taken = list(RACED.values()), LOOKS[:4]
+    alone = [float(stats.ttest_1samp(differences[:seeds], 0.0).pvalue) for seeds in taken]
+    assert evidence.p == pytest.approx(sequential_p(alone, taken, LOOKS[-1])) and evidence.p > 1.5 * min(alone)
+    of_as_much = [float(stats.ttest_1samp(differences[:seeds], 0.2).pvalue) for seeds in taken]
+    assert evidence.corrected_of_as_much == pytest.approx(sequential_p(of_as_much, taken, LOOKS[-1]))
+
+    error = float(stats.sem(differences))
+    low, high = repeated_interval(sum(differences) / 6, error, 5, nominal_levels(taken, LOOKS[-1], 0.05)[-1])
+    estimate = evidence.estimate
+    assert estimate is not None and (estimate.low, estimate.high) == pytest.approx((low, high))
+    assert (estimate.count, estimate.level) == (6, 0.95)
+
+
+def test_what_a_race_has_seen_often_enough_to_be_chance_is_not_shown() -> None:
+    # At the first look p is 0.02, alone enough; a look that early spends next to none of the level.
+    finals = {"a": {1: 0.60, 2: 0.62, 3: 0.64, 4: 0.50}, "b": {1: 0.50, 2: 0.50, 3: 0.50, 4: 0.55}}
+    claims = page({"variant": "a", "relation": "above", "than": "b"})
+    early = {name: {seed: values[seed] for seed in (1, 2, 3)} for name, values in finals.items()}
+    assert only(decide(claims, {"runs": with_runs(early, None)})).verdict is Verdict.HELD
+    assert only(decide(claims, {"runs": with_runs(finals, None)}, {"runs": LOOKS})).verdict is Verdict.NOT_DECIDED
+
+
+def test_two_ablations_are_not_paired_where_seeds_were_added_until_decided() -> None:
+    claims = page({"variant": "a", "relation": "above", "than": "b", "other": "others"})
+    runs = {"runs": report({"a": BETTER}), "others": report({"b": WORSE})}
+    with pytest.raises(ValueError, match="seeds must be listed, not added until decided; found looks in others"):
+        decide(claims, runs, {"others": LOOKS})
