@@ -33,7 +33,7 @@ def test_a_file_gets_an_ablations_verdicts_and_power(tmp_path: Path, capsys: pyt
     assert cli.status_of(["judge", str(path), "--to", str(tmp_path / "judged")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "mt-grpo beats grpo by 0.36 (0.29 to 0.43)" in said
-    assert "Columns: method: algo; seed: seed; task: env_id; score: success." in said
+    assert "Columns: algo as method, seed, env_id as task, success as score." in said
     assert "Read: 3 methods, 5 seeds each, 12 tasks each." in said
     assert "5 seeds cannot decide a difference below 0.1" in said and "between ppo and grpo." in said
     assert {"report.html", "report.json", "verdicts.csv", "figures"} <= {
@@ -86,7 +86,7 @@ def test_runs_of_mlflow_are_judged_by_their_parameters_and_last_metrics(tmp_path
             client.set_terminated(run.info.run_id)
     judged = tw.judge([f"{uri}#bandit"])
     assert judged.data.description == (
-        "Columns: method: params.algorithm; seed: params.seed; no task; score: metrics.eval/return."
+        "Columns: params.algorithm as method, params.seed as seed, metrics.eval/return as score."
     )
     means = {row.name: row.cells["score"].value for row in judged.data.rows if row.cells["score"]}
     assert means == {"ucb": pytest.approx(0.92), "greedy": pytest.approx(0.32)}

@@ -134,7 +134,7 @@ def test_one_seed_decides_nothing() -> None:
 
 def test_without_a_warm_start_or_a_second_variant_there_is_nothing_to_compare_with() -> None:
     alone = VariantResult("a", interval(0.5), interval(0.5), None, None)
-    assert finding(judgement([alone], [])) == "There is nothing to compare success with."
+    assert finding(judgement([alone], [])) == "There is only a, 0.50 in success: nothing to compare."
 
 
 def test_variants_that_had_nothing_to_begin_with_are_named_first() -> None:

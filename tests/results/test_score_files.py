@@ -158,6 +158,7 @@ def test_what_a_runs_name_says() -> None:
         ("method,seed,score\na,1,0.5\na,2,\n", "row 3.*'score'.*TW-score-value"),
         ("method,seed,score\na,1.5,0.5\n", r"row 2.*1\.5.*TW-score-value"),
         ("method,seed,score\n,1,0.5\n", "row 2.*'method'.*TW-score-value"),
+        ("method;seed;score\na;1;0,5\n", "row 1.*commas.*'method;seed;score'.*TW-row-form"),
         ("method,method,score\na,a,1\n", "'method'.*TW-repeated-columns"),
         ("method,seed,score\n", "TW-empty-file"),
         ("method,seed,success,reward\na,1,1,2\n", "'success'.*'reward'.*TW-column-not-named"),
@@ -167,6 +168,18 @@ def test_what_a_runs_name_says() -> None:
 def test_a_wrong_or_ragged_file_is_refused_with_its_row_and_column(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         read(write(tmp_path / "scores.csv", text))
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.jsonl"])
+def test_a_file_that_is_not_utf_8_is_refused_with_its_row(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b'method,score\n"a",1\n"\xe9",2\n')
+    with pytest.raises(ConfigurationError, match=r"row 3: .*UTF-8.*0xe9.*TW-file-format"):
+        read(tmp_path / name)
+
+
+def test_the_number_of_a_run_is_its_seed_where_no_column_is_called_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "scores.csv", "algo,run,final_return\na,0,1\na,1,2\nb,0,3\n")
+    assert read(path)["a"].runs == {0: {"all": 1.0}, 1: {"all": 2.0}}
 
 
 def test_broken_json_and_an_unknown_format_are_refused_with_their_place(tmp_path: Path) -> None:

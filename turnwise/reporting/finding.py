@@ -57,7 +57,10 @@ def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
         *([_pairs(judgement)] if judgement.pairs else []),
         *([_over_the_warm_start(judgement.gains, greedy_gains)] if judgement.gains else []),
     ]
-    return f"{'; '.join(clauses)}." if clauses else f"There is nothing to compare {judgement.measure} with."
+    if clauses:
+        return f"{'; '.join(clauses)}."
+    (alone,) = judgement.standings
+    return f"There is only {alone.name}, {number(alone.mean.value, DIGITS)} in {judgement.measure}: nothing to compare."
 
 
 def _pairs(judgement: Judgement) -> str:

@@ -177,10 +177,13 @@ def _size(methods: Mapping[str, Results], means: Mapping[str, Interval]) -> str:
     seeds, tasks = (
         {len(of(each)) for each in methods.values()} for of in (lambda each: each.runs, lambda each: each.tasks)
     )
-    return (
-        f"Read: {len(means)} methods, {_range(seeds)} {'seed' if seeds == {1} else 'seeds'} each, {_range(tasks)} "
-        f"{'task' if tasks == {1} else 'tasks'} each."
-    )
+    each = "" if len(means) == 1 else " each"
+    read = [
+        f"{len(means)} method{'' if len(means) == 1 else 's'}",
+        f"{_range(seeds)} {'seed' if seeds == {1} else 'seeds'}{each}",
+        *([] if tasks == {1} else [f"{_range(tasks)} tasks{each}"]),
+    ]
+    return f"Read: {', '.join(read)}."
 
 
 def _range(counts: set[int]) -> str:

@@ -18,6 +18,7 @@ last step of each run counts. Several rows of a method, seed and task are replic
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import json
 import math
@@ -116,38 +117,56 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _csv(path: Path) -> Iterator[tuple[str, Row]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
-        header = next(reader, [])
-        if twice := sorted({name for name in header if header.count(name) > 1}):
+    separator, called = ("\t", "tabs") if path.suffix == ".tsv" else (",", "commas")
+    reader = csv.reader(io.StringIO(_read_text(path), newline=""), delimiter=separator)
+    header = next(reader, [])
+    if len(header) == 1 and re.search(r"[,;\t]", header[0]):
+        raise ConfigurationError(
+            f"{path}, row 1: columns must be separated by {called}; found {header[0]!r}: save it as CSV with commas, "
+            "or as .tsv with tabs",
+            "TW-row-form",
+        )
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise ConfigurationError(
+            f"{path}, row 1: columns must have different names; found {twice} more than once", "TW-repeated-columns"
+        )
+    chart = [name for name in header[1:] if " - " in name and not name.endswith(("__MIN", "__MAX"))]
+    is_chart = bool(chart) and header[0] in ("Step", "Relative Time (Wall)", "Relative Time (Process)", "Wall Time")
+    for fields in reader:
+        place = f"row {reader.line_num}"
+        if not fields:
+            continue
+        if len(fields) != len(header):
             raise ConfigurationError(
-                f"{path}, row 1: columns must have different names; found {twice} more than once", "TW-repeated-columns"
+                f"{path}, {place}: a row must have a field for each of the {len(header)} columns; found {len(fields)}",
+                "TW-row-form",
             )
-        chart = [name for name in header[1:] if " - " in name and not name.endswith(("__MIN", "__MAX"))]
-        is_chart = bool(chart) and header[0] in ("Step", "Relative Time (Wall)", "Relative Time (Process)", "Wall Time")
-        for fields in reader:
-            place = f"row {reader.line_num}"
-            if not fields:
-                continue
-            if len(fields) != len(header):
-                raise ConfigurationError(
-                    f"{path}, {place}: a row must have a field for each of the {len(header)} columns; "
-                    f"found {len(fields)}",
-                    "TW-row-form",
-                )
-            row = dict(zip(header, fields, strict=True))
-            if not is_chart:
-                yield place, row
-                continue
-            for column in chart:
-                run, _, metric = column.rpartition(" - ")
-                if row[column]:
-                    yield f"{place}, column {column!r}", {"Step": row[header[0]], metric: row[column], "run": run}
+        row = dict(zip(header, fields, strict=True))
+        if not is_chart:
+            yield place, row
+            continue
+        for column in chart:
+            run, _, metric = column.rpartition(" - ")
+            if row[column]:
+                yield f"{place}, column {column!r}", {"Step": row[header[0]], metric: row[column], "run": run}
+
+
+def _read_text(path: Path) -> str:
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        row = content.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(
+            f"{path}, row {row}: text must be UTF-8; found the byte "
+            f"{content[error.start]:#04x}: save the file as UTF-8",
+            "TW-file-format",
+        ) from None
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
     samples = SAMPLES_OF_HARNESS.fullmatch(path.stem)
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_read_text(path).splitlines(), 1):
         if not line.strip():
             continue
         place = f"row {number}"
@@ -162,7 +181,7 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
 
 def _json(path: Path) -> Iterator[tuple[str, Row]]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(_read_text(path))
     except json.JSONDecodeError as error:
         raise ConfigurationError(
             f"{path}, row {error.lineno}, column {error.colno}: no JSON: {error.msg}", "TW-file-format"
@@ -228,7 +247,7 @@ def _flat(row: object, place: str) -> Row:
 Role = Literal["method", "seed", "task", "score", "step"]
 NAMES: Mapping[Role, Sequence[str]] = {
     "method": ("method", "algorithm", "algo", "variant", "agent", "model", "model_name", "exp_name", "group", METHOD),
-    "seed": ("seed", "random_seed", "run_seed", "trial", SEED),
+    "seed": ("seed", "random_seed", "run_seed", "trial", SEED, "run", "replicate", "repetition"),
     "task": ("task", "task_id", "env", "env_id", "environment", "game", "doc_id", "sample", "sample_id", "problem_id",
              "question_id", "prompt_id", "instance_id", TASK),
     "score": ("score", "final_score", "success", "success_rate", "exact_match", "accuracy", "acc", "correct", "reward",
@@ -262,11 +281,14 @@ class ScoreColumns:
     step: str | None = None
 
     def sentence(self) -> str:
-        """What was taken for what, in one sentence."""
-        seed = f"seed: {self.seed}" if self.seed else "no seed, so that each method is one policy"
-        task = f"task: {' and '.join(self.task)}" if self.task else "no task"
-        step = f"; of each run its last {self.step}" if self.step else ""
-        return f"Columns: method: {self.method}; {seed}; {task}; score: {self.score}{step}."
+        """What was taken for what, such as `Columns: algo as method, seed, success as score.`"""
+        roles = [("method", self.method), ("seed", self.seed), ("task", " and ".join(self.task)), ("score", self.score)]
+        columns = [
+            column if column.partition(" (")[0] == role else f"{column} as {role}" for role, column in roles if column
+        ]
+        alone = "" if self.seed else " No column is a seed: each method is one policy."
+        step = f" Of each run the last {self.step} counts." if self.step else ""
+        return f"Columns: {', '.join(columns)}.{alone}{step}"
 
 
 def with_run_names(table: pd.DataFrame) -> pd.DataFrame:
@@ -296,6 +318,8 @@ def detect_columns(table: pd.DataFrame, named: Mapping[Role, str | None]) -> Sco
 
     def first(role: Role) -> str | None:
         matching = _matching(table, NAMES[role])
+        if role == "seed":
+            matching = [column for column in matching if not _has_text(table[column])]
         varying = (column for column in matching if table[column].nunique() > 1)
         return named.get(role) or next(varying, None) or next(iter(matching), None)
 
