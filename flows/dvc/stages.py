@@ -98,7 +98,8 @@ def materialise_warm_start(experiment: Experiment) -> None:
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         test = evaluate_warm_start(experiment, prepared)
     models = project_root() / "models"
-    curve = _warm_start_curve(prepared)
+    learned = default_store().folder(prepared.warm_start) / CURVE_FILE  # none of a policy that is used as it was loaded
+    curve = json.loads(learned.read_text(encoding="utf-8")) if learned.is_file() else []
     columns = ("step", "loss", "validation")
     _write_policy(models / "warm_start", prepared.warm_start, prepared)
     write_whole(models / "warm_start.csv", as_csv(columns, ([check[name] for name in columns] for check in curve)))
@@ -179,12 +180,6 @@ def _showing(planned: Plan) -> Iterator[None]:
     with display.showing():
         yield
     console.print(f"{display.computed} stages computed, {display.found} found in the store", highlight=False)
-
-
-def _warm_start_curve(prepared: Prepared) -> list[dict[str, float]]:
-    """The learning curve of the warm start; empty if a loaded policy is used without one."""
-    path = default_store().folder(prepared.warm_start) / CURVE_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
 def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:

@@ -39,15 +39,7 @@ class EvaluationParameters(PlayParameters):
         horizon: int | None = None,
     ) -> EvaluationParameters:
         """Take the keys of the evaluation section, all but how often evaluations are made."""
-        return cls(
-            **{name: getattr(play, name) for name in PlayParameters.model_fields},
-            compute=compute,
-            samples=evaluation.samples,
-            temperature=evaluation.temperature,
-            seed=evaluation.seed,
-            split=split,
-            horizon=horizon,
-        )
+        return cls.taken_from(evaluation, **dict(play), compute=compute, split=split, horizon=horizon)
 
 
 @task(name="evaluate", task_run_name="{label}: evaluate", retries=1)

@@ -583,10 +583,14 @@ def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], stran
         for reply in strange:
             step = environment.step(reply)
             taken.append(step.valid)
-            _require_an_answer(reply, step)
+            if not isinstance(step.observation.text, str) or not step.observation.text.strip():
+                got = step.observation.text
+                raise Broken(f"every reply must be answered with a text; {shortened(reply)} got {got!r}")
             _require_declared(step, subject.world.rewards.keys(), task)
             if not step.valid:
-                _require_no_change(reply, step, before)
+                if step.effective or step.terminated or step.truncated or step.observation.state != before.state:
+                    said = f"{shortened(reply)} was answered with {step}"
+                    raise Broken(f"an invalid reply must leave the state as it was; {said}")
                 if mind(environment) != decision:
                     raise Broken(f"an invalid reply must not change what the oracle does; {shortened(reply)} did")
                 continue
@@ -596,16 +600,6 @@ def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], stran
                 environment, before = episode.enter_context(subject.reached(task, prefix))
             decision = mind(environment)
     return taken
-
-
-def _require_an_answer(reply: str, step: Step) -> None:
-    if not isinstance(step.observation.text, str) or not step.observation.text.strip():
-        raise Broken(f"every reply must be answered with a text; {shortened(reply)} got {step.observation.text!r}")
-
-
-def _require_no_change(reply: str, step: Step, before: Observation) -> None:
-    if step.effective or step.terminated or step.truncated or step.observation.state != before.state:
-        raise Broken(f"an invalid reply must leave the state as it was; {shortened(reply)} was answered with {step}")
 
 
 def _require_declared(step: Step, declared: Set[str], task: Task) -> None:

@@ -63,6 +63,26 @@ def _refusal(mistake: Any, model: type[BaseModel]) -> ConfigurationError:
     return ConfigurationError(line if "; found " in line else f"{line}; found {found}{suggestion}", required.code)
 
 
+REQUIREMENTS = {
+    "missing": ("must be set", "TW-missing-option"),
+    "greater_than": ("must be above {}", "TW-option-range"),
+    "greater_than_equal": ("must be at least {}", "TW-option-range"),
+    "less_than": ("must be below {}", "TW-option-range"),
+    "less_than_equal": ("must be at most {}", "TW-option-range"),
+    "finite_number": ("must be a finite number", "TW-option-range"),
+    "float_type": ("must be a number", "TW-option-type"),
+    "int_type": ("must be a whole number", "TW-option-type"),
+    "int_from_float": ("must be a whole number", "TW-option-type"),
+    "bool_type": ("must be true or false", "TW-option-type"),
+    "string_type": ("must be a text", "TW-option-type"),
+    "list_type": ("must be a list", "TW-option-type"),
+    "tuple_type": ("must be a list", "TW-option-type"),
+    "dict_type": ("must be a section", "TW-not-a-section"),
+    "model_type": ("must be a section", "TW-not-a-section"),
+}
+"""By the type of pydantic's mistake, what must hold, with the bound if there is one, and the code."""
+
+
 def requirement(mistake: Any) -> ConfigurationError:
     """What must hold, by one of the mistakes that pydantic's `ValidationError.errors` lists: "must be above 0"."""
     context = mistake.get("ctx", {})
@@ -71,31 +91,10 @@ def requirement(mistake: Any) -> ConfigurationError:
         for bound in context.values()
         if isinstance(bound, int | float)
     ]
+    if mistake["type"] in REQUIREMENTS:
+        must, code = REQUIREMENTS[mistake["type"]]
+        return ConfigurationError(must.format(*bounds), code)
     match mistake["type"]:
-        case "missing":
-            return ConfigurationError("must be set", "TW-missing-option")
-        case "greater_than":
-            return ConfigurationError(f"must be above {bounds[0]}", "TW-option-range")
-        case "greater_than_equal":
-            return ConfigurationError(f"must be at least {bounds[0]}", "TW-option-range")
-        case "less_than":
-            return ConfigurationError(f"must be below {bounds[0]}", "TW-option-range")
-        case "less_than_equal":
-            return ConfigurationError(f"must be at most {bounds[0]}", "TW-option-range")
-        case "finite_number":
-            return ConfigurationError("must be a finite number", "TW-option-range")
-        case "float_type":
-            return ConfigurationError("must be a number", "TW-option-type")
-        case "int_type" | "int_from_float":
-            return ConfigurationError("must be a whole number", "TW-option-type")
-        case "bool_type":
-            return ConfigurationError("must be true or false", "TW-option-type")
-        case "string_type":
-            return ConfigurationError("must be a text", "TW-option-type")
-        case "list_type" | "tuple_type":
-            return ConfigurationError("must be a list", "TW-option-type")
-        case "dict_type" | "model_type":
-            return ConfigurationError("must be a section", "TW-not-a-section")
         case "literal_error":
             return ConfigurationError(f"must be one of {', '.join(_choices(mistake))}", "TW-unknown-choice")
         case "value_error" if isinstance(context["error"], ConfigurationError):

@@ -63,11 +63,6 @@ def tracking_uri(experiment: Experiment) -> str:
     return sqlite_address(start_folder() / path, uri.partition(":")[0])
 
 
-def project_tracking_uri() -> str:
-    """The tracking URI of the project: the one in params.yaml, or else its own database."""
-    return tracking_uri(load(project_root() / "params.yaml"))
-
-
 def recording_store(experiment: Experiment) -> str:
     """The tracking URI, where runs can be recorded now; runs that killed processes have left open are closed in it.
 
@@ -99,7 +94,7 @@ def recorded_store(tracking: str | None) -> str:
     From here on this process uses the store that the project's parameters name, too.
     """
     use_project_storage()
-    uri = tracking or project_tracking_uri()
+    uri = tracking or tracking_uri(load(project_root() / "params.yaml"))
     close_abandoned(uri)
     return uri
 

@@ -16,7 +16,7 @@ from turnwise.reporting.data.tables import as_csv
 from turnwise.reporting.formatting import bounds, number, with_bounds
 from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.outcomes import Outcomes
-from turnwise.statistics import Judgement
+from turnwise.statistics import Interval, Judgement
 from turnwise.statistics.verdict import VariantResult
 
 OPPOSITE = {"higher": "lower", "lower": "higher"}
@@ -38,6 +38,11 @@ class SweepReport:
     """The runs that were ended early, which count, and those that a fault has left out; None where there are none."""
 
     @property
+    def means(self) -> dict[str, Interval]:
+        """The mean of each candidate that has a result, by name."""
+        return {standing.name: standing.mean for standing in self.judgement.standings}
+
+    @property
     def best(self) -> VariantResult:
         """The candidate with the best mean; of equal ones the first."""
         sign = 1 if self.higher_is_better else -1
@@ -50,7 +55,7 @@ class SweepReport:
 
     def than_best(self, name: str) -> str:
         """How a candidate compares with the best."""
-        if name not in (standing.name for standing in self.judgement.standings):
+        if name not in self.means:
             return "left out"
         if name == self.best.name:
             return "the best"
@@ -61,25 +66,14 @@ class SweepReport:
 
     def table(self) -> TextTable:
         """One row per candidate: its values, its mean with the interval over seeds, and how it compares."""
-        found = {standing.name: standing.mean for standing in self.judgement.standings}
-        keys = list(self.candidates[0].values)
-        rows = []
+        keys, rows = list(self.candidates[0].values), []
         for each in self.candidates:
-            mean = found.get(each.name)
-            rows.append(
-                [
-                    *(str(each.values[key]) for key in keys),
-                    "–" if mean is None else number(mean.value, DIGITS),
-                    "–" if mean is None else bounds(mean, DIGITS) or mean.absence or "–",
-                    self.than_best(each.name),
-                ]
-            )
-        columns = [
-            *(key.rpartition(".")[2] for key in keys),
-            self.judgement.measure,
-            "95 % interval",
-            "against the best",
-        ]
+            mean = self.means.get(each.name)
+            cells = ("–", "–") if mean is None else (number(mean.value, DIGITS), bounds(mean, DIGITS) or mean.absence)
+            rows.append([*(str(each.values[key]) for key in keys), *(cell or "–" for cell in cells)])
+            rows[-1].append(self.than_best(each.name))
+        named = [key.rpartition(".")[2] for key in keys]
+        columns = [*named, self.judgement.measure, "95 % interval", "against the best"]
         seeds = ", ".join(map(str, self.seeds))
         notes = [f"On the {self.tasks} validation tasks; the interval is over the seeds {seeds}."]
         if self.outcomes is not None:
@@ -100,15 +94,11 @@ class SweepReport:
 
     def to_json(self) -> str:
         """Everything that was found, for other programs."""
-        found = {standing.name: standing.mean for standing in self.judgement.standings}
         rows: list[dict[str, Any]] = []
         for each in self.candidates:
-            row: dict[str, Any] = {
-                "name": each.name,
-                "values": dict(each.values),
-                "than_best": self.than_best(each.name),
-            }
-            if (mean := found.get(each.name)) is not None:
+            row: dict[str, Any] = {"name": each.name, "values": dict(each.values)}
+            row["than_best"] = self.than_best(each.name)
+            if (mean := self.means.get(each.name)) is not None:
                 runs = dict(zip(map(str, self.seeds_of(each.name)), mean.sample, strict=True))
                 row |= {"mean": mean.value, "interval": [mean.low, mean.high], "runs": runs}
             rows.append(row | self._outcomes_of(each.name))
@@ -139,11 +129,10 @@ class SweepReport:
     def to_csv(self) -> bytes:
         """One line per candidate and seed."""
         keys = list(self.candidates[0].values)
-        found = {standing.name: standing.mean for standing in self.judgement.standings}
         rows = [
             (*(each.values[key] for key in keys), seed, repr(value))
             for each in self.candidates
-            if (mean := found.get(each.name)) is not None
+            if (mean := self.means.get(each.name)) is not None
             for seed, value in zip(self.seeds_of(each.name), mean.sample, strict=True)
         ]
         return as_csv([*keys, "seed", self.judgement.measure], rows)

@@ -85,22 +85,19 @@ class Outcomes:
         return ", ".join(f"{count} of {self.runs[variant]} {what}" for count, what in marks if count)
 
     def sentences(self) -> list[str]:
-        """For each variant with such runs: how many were ended and by what, and how many are left out and why."""
-        return [sentence for variant in self.runs for sentence in self.sentences_of(variant)]
+        """For each variant with such runs: how many were ended and by what, and how many are left out and why.
 
-    def sentences_of(self, variant: str) -> list[str]:
-        """The sentences on one variant, e.g. `2 of 5 runs of grpo were ended by zero_variance_groups.`"""
-        return [*self._ended_sentences(variant), *self._left_out_sentences(variant)]
+        E.g. `2 of 5 runs of grpo were ended by zero_variance_groups.`
+        """
+        return [sentence for variant in self.runs for sentence in self._sentences_of(variant)]
 
-    def _ended_sentences(self, variant: str) -> Iterator[str]:
+    def _sentences_of(self, variant: str) -> Iterator[str]:
         reasons = Counter(run.by for run in self.ended_of(variant))
         if len(reasons) == 1:
             yield f"{self._share(variant, reasons.total())} ended by {next(iter(reasons))}."
         elif reasons:
             each = " and ".join(f"{count} by {reason}" for reason, count in reasons.items())
             yield f"{self._share(variant, reasons.total())} ended, {each}."
-
-    def _left_out_sentences(self, variant: str) -> Iterator[str]:
         faults = Counter(run.by for run in _of(self.left_out, variant))
         if faults:
             yield f"{self._share(variant, faults.total())} left out, by a fault ({', '.join(faults)})."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -13,10 +11,8 @@ from matplotlib.lines import Line2D
 from turnwise.reporting.data.tables import interval_data
 from turnwise.reporting.figures.drawing import (
     COLOURS,
-    DASHES,
     GREY,
     INK,
-    MARKERS,
     Figure,
     LineStyle,
     axes_of,
@@ -25,6 +21,7 @@ from turnwise.reporting.figures.drawing import (
     handle,
     legend_below,
     styles,
+    styles_of,
     wrapped,
 )
 from turnwise.reporting.formatting import duration, heading
@@ -177,17 +174,9 @@ def time_account(report: ReportData) -> Figure:
     return Figure("time-account", f"Seconds by stage: {parts}.", ("stage", "seconds"), list(account), draw)
 
 
-def suite_styles(rules: Sequence[str]) -> dict[str, LineStyle]:
-    """The style of every rule, in their order."""
-    return {
-        name: LineStyle(COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)])
-        for place, name in enumerate(rules)
-    }
-
-
 def suite_figure(suite: Suite) -> Figure:
     """Interquartile means above, performance profiles below."""
-    look = suite_styles([rule.name for rule in suite.rules])
+    look = styles_of([rule.name for rule in suite.rules])
 
     def draw(legend: bool) -> Drawing:
         above = 0.3 * len(suite.rules) + 0.9

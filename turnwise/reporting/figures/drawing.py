@@ -115,10 +115,14 @@ class LineStyle:
 
 def styles(report: ReportData) -> dict[str, LineStyle]:
     """The style of every variant, assigned in the order of the table's rows, then of the curves."""
-    names = dict.fromkeys([row.name for row in report.rows_of("variant")] + [curve.variant for curve in report.curves])
+    return styles_of([row.name for row in report.rows_of("variant")] + [curve.variant for curve in report.curves])
+
+
+def styles_of(names: Sequence[str]) -> dict[str, LineStyle]:
+    """The style of each name, assigned in their order."""
     return {
         name: LineStyle(COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)])
-        for place, name in enumerate(names)
+        for place, name in enumerate(dict.fromkeys(names))
     }
 
 

@@ -52,11 +52,6 @@ def variants_with_endings(report: ReportData) -> list[Endings]:
     return [endings for endings in report.endings if endings.shares]
 
 
-def endings_by_variant(variants: Sequence[Endings]) -> list[Figure]:
-    """A figure per variant: a page puts as many side by side as there is room for, so that its text stays legible."""
-    return [endings_figure([endings], f"endings-{place}") for place, endings in enumerate(variants, start=1)]
-
-
 def endings_figure(variants: Sequence[Endings], name: str = "endings") -> Figure:
     """One stacked plot per variant, in a grid of up to three columns."""
     shown = looks(variants)

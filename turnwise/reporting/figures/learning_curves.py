@@ -107,12 +107,12 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
 
     bands = {name: band(seeds) for name, seeds in variants.items()}
     values = _values(bands, {name: _remaining_runs(variants[name], bands[name]) for name in variants if name in ended})
-    ends = [
-        f"{name} {rows[-1][1]:.3g}{_where_ended(rows, ended.get(name, ()))}"
-        if rows
-        else f"{name} without shared iterations"
-        for name, rows in bands.items()
-    ]
+    ends = []
+    for name, rows in bands.items():
+        end = f"{rows[-1][1]:.3g}" if rows else "without shared iterations"
+        if rows and ended.get(name):
+            end += f" at iteration {rows[-1][0]}, the last that all its runs have, since some were ended"
+        ends.append(f"{name} {end}")
     return Figure(
         file_name("curve", place, metric),
         f"{curves[0].heading} over the iterations; at the end: {', '.join(ends)}.",
@@ -134,11 +134,6 @@ def ended_seeds(report: ReportData) -> dict[str, set[int]]:
 def ended_handle() -> Line2D:
     """The legend's entry for the cross at which the curve of an ended run ends."""
     return Line2D([], [], linestyle="", marker="x", color=GREY, markersize=6, markeredgewidth=1.6, label="ended")
-
-
-def _where_ended(rows: Sequence[tuple[int, float, float, float]], ended: Collection[int]) -> str:
-    """What the description adds where the mean ends because runs were ended."""
-    return f" at iteration {rows[-1][0]}, the last that all its runs have, since some were ended" if ended else ""
 
 
 def _values(
@@ -186,13 +181,8 @@ def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle, ended: Co
     """
     rows = band(seeds)
     draw_band(axes, rows, style)
-    if ended:
-        _draw_ends(axes, seeds, style, ended, rows[-1][0] if rows else 0)
-
-
-def _draw_ends(axes: Axes, seeds: Sequence[Curve], style: LineStyle, ended: Collection[int], shared: int) -> None:
-    """Draw a cross where each ended run ends, and every run as a thin line after the last `shared` iteration."""
-    for curve in seeds:
+    shared = rows[-1][0] if rows else 0
+    for curve in seeds if ended else ():
         later = [point for point in curve.points if point[0] >= shared]
         if len(later) > 1:
             axes.plot(*zip(*later, strict=True), color=style.colour, dashes=style.dashes, linewidth=0.7)

@@ -18,7 +18,7 @@ from turnwise.reporting.data.tables import (
 )
 from turnwise.reporting.figures.comparison import answer, comparisons, profile_figure, reference_dashes, time_account
 from turnwise.reporting.figures.drawing import Figure, styles
-from turnwise.reporting.figures.endings import endings_by_variant, endings_figure, looks, variants_with_endings
+from turnwise.reporting.figures.endings import endings_figure, looks, variants_with_endings
 from turnwise.reporting.figures.learning_curves import (
     cost_figures,
     curves_that_matter,
@@ -87,7 +87,8 @@ def page(report: ReportData) -> str:
         first_curves=curves_that_matter(report),
         curves=other_curves_by_topic(report),
         seeds=len({curve.seed for curve in report.curves}),
-        endings=endings_by_variant(variants),
+        # A figure per variant: as many side by side as there is room for, so that text stays legible.
+        endings=[endings_figure([each], f"endings-{place}") for place, each in enumerate(variants, start=1)],
         ending_looks=looks(variants).values(),
         time_account=time_account(report) if report.seconds else None,
         work_counts=COUNTS,

@@ -16,7 +16,8 @@ from turnwise.checking.certificate import Certificate
 from turnwise.reporting.data.episodes import OCCASIONS, ShownEpisode, by_task
 from turnwise.reporting.data.suites import SuiteReport
 from turnwise.reporting.data.tables import as_csv
-from turnwise.reporting.figures.comparison import suite_figure, suite_styles
+from turnwise.reporting.figures.comparison import suite_figure
+from turnwise.reporting.figures.drawing import styles_of
 from turnwise.reporting.formatting import ending
 from turnwise.reporting.html.rendering import digest_of_script, render, source
 from turnwise.reporting.token_heat_map import largest_advantage
@@ -86,7 +87,6 @@ Compared = Mapping[str, Sample]
 
 def write_what_if(what_if: WhatIf, episodes: Sequence[Compared], count: int, folder: Path) -> None:
     """Write `WHAT_IF_FILES` into a folder, which is made where it is missing. `episodes`: a sample of `count`."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in zip(WHAT_IF_FILES, (what_if.to_json(), what_if_page(what_if, episodes, count)), strict=True):
         write_whole(folder / name, text)
 
@@ -120,14 +120,7 @@ CERTIFICATE_FILES = ("certificate.json", "certificate.html")
 
 def write_certificate(certificate: Certificate, folder: Path) -> None:
     """Write `CERTIFICATE_FILES` into a folder, which is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in zip(CERTIFICATE_FILES, (certificate.json(), certificate_page(certificate)), strict=True):
-        write_whole(folder / name, text)
-
-
-def certificate_page(certificate: Certificate) -> str:
-    """The page as HTML text."""
-    return render(
+    page = render(
         "certificate.html.jinja",
         title=f"Certificate of the world {certificate.world}",
         certificate=certificate,
@@ -137,6 +130,8 @@ def certificate_page(certificate: Certificate) -> str:
             for probe in certificate.probes
         ],
     )
+    for name, text in zip(CERTIFICATE_FILES, (certificate.json(), page), strict=True):
+        write_whole(folder / name, text)
 
 
 PAGE_FILE = "suite.html"
@@ -144,7 +139,6 @@ PAGE_FILE = "suite.html"
 
 def write_suite(report: SuiteReport, folder: Path) -> None:
     """Write the page, its data, and its figure with the figure's data into a folder, which is made if need be."""
-    folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / PAGE_FILE, suite_page(report))
     write_whole(folder / "suite.json", report.to_json())
     if report.suite is not None:
@@ -160,5 +154,5 @@ def suite_page(report: SuiteReport) -> str:
         title=report.headline,
         report=report,
         figure=None if report.suite is None else suite_figure(report.suite),
-        styles=suite_styles(report.rules),
+        styles=styles_of(report.rules),
     )

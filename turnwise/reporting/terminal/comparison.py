@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -47,23 +47,14 @@ def print_report(report: ReportData, console: Console) -> None:
     for row in report.rows:
         if row.note:
             console.print(Text(f"{row.name}: {row.note}", style="dim"))
-    if report.judgement is not None:
-        for judgement in (report.judgement, report.greedy):
-            if judgement is not None:
-                console.print()
-                console.print(Text(judgement.measure, style="bold"))
-                for comparison in judgement.comparisons:
-                    console.print(Text(comparison_sentence(comparison)))
+    for judgement in (report.judgement, report.greedy):
+        if report.judgement is not None and judgement is not None:
+            _print_sentences(judgement.measure, map(comparison_sentence, judgement.comparisons), console)
     if report.costs is not None and report.costs.at_budget is not None:
-        console.print()
-        console.print(Text("On the validation task set, at the budget", style="bold"))
-        for sentence in budget_sentences(report.costs.at_budget):
-            console.print(Text(sentence))
+        sentences = budget_sentences(report.costs.at_budget)
+        _print_sentences("On the validation task set, at the budget", sentences, console)
     if report.race is not None:
-        console.print()
-        console.print(Text("Seeds", style="bold"))
-        for sentence in race_sentences(report.race):
-            console.print(Text(sentence))
+        _print_sentences("Seeds", race_sentences(report.race), console)
     if report.seconds:
         console.print()
         for line in _time_account(report, console.width):
@@ -74,6 +65,13 @@ def print_report(report: ReportData, console: Console) -> None:
             console.print(Text(ended_line(run)))
     for note in report.notes:
         console.print(Text(f"Note: {note}"))
+
+
+def _print_sentences(title: str, sentences: Iterable[str], console: Console) -> None:
+    console.print()
+    console.print(Text(title, style="bold"))
+    for sentence in sentences:
+        console.print(Text(sentence))
 
 
 def _groups_that_fit(report: ReportData, console: Console) -> Sequence[Sequence[ReportColumn]]:
