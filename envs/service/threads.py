@@ -1,18 +1,16 @@
 """Environments on threads of this process: one thread for each, as in the agent's host.
 
-A world may rely on being called from one thread, and a call that hangs must cost only its own episode. Waiting threads
-cost little; in a small pool a few slow episodes would stop all others.
+Waiting threads cost little; in a small pool a few slow episodes would stop all others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,14 +18,23 @@ from envs.service.generator_state import GeneratorState
 from envs.service.homes import WorldFailure
 from envs.service.plain import plain_decision, plain_observation, plain_step
 from envs.service.schema import Decided, EpisodeQuestion
-from turnwise.world import Environment, Observation, Step, Task, ValidatedEnvironment, World
+from turnwise.world import (
+    Environment,
+    EnvironmentThread,
+    Observation,
+    Step,
+    Task,
+    ValidatedEnvironment,
+    World,
+    running_future,
+)
 
 Result = TypeVar("Result")
 
 
 def on_a_thread(work: Callable[[], Result]) -> Future[Result]:
     """Future with the result of work on its own daemon thread; an exception becomes a WorldFailure."""
-    answer: Future[Result] = _running_future()
+    answer: Future[Result] = running_future()
 
     def run() -> None:
         try:
@@ -50,7 +57,7 @@ class ThreadHome:
 
     async def open(self, task: Task, seed: int) -> ThreadedEnvironment:
         """A new environment on a new thread. Raises WorldFailure."""
-        thread = _EnvironmentThread(lambda: ValidatedEnvironment(self._world.make(task, seed), task))
+        thread = EnvironmentThread(lambda: ValidatedEnvironment(self._world.make(task, seed), task), _failure)
         try:
             await asyncio.wrap_future(thread.made)
         except BaseException:
@@ -65,7 +72,7 @@ class ThreadHome:
 class ThreadedEnvironment:
     """An environment on its own thread."""
 
-    def __init__(self, thread: _EnvironmentThread) -> None:
+    def __init__(self, thread: EnvironmentThread) -> None:
         self._thread = thread
 
     async def reset(self) -> Observation:
@@ -85,54 +92,8 @@ class ThreadedEnvironment:
         await asyncio.wrap_future(self._thread.close())
 
 
-class _EnvironmentThread:
-    """A daemon thread that makes one environment, runs its calls in order, and closes it."""
-
-    def __init__(self, make: Callable[[], Environment]) -> None:
-        self._calls: queue.SimpleQueue[tuple[Callable[[Environment], Any], Future[Any]]] = queue.SimpleQueue()
-        self.made: Future[None] = _running_future()
-        threading.Thread(target=self._run, args=(make,), daemon=True, name="world").start()
-
-    def call(self, work: Callable[[Environment], Result]) -> Future[Result]:
-        answer: Future[Result] = _running_future()
-        self._calls.put((work, answer))
-        return answer
-
-    def close(self) -> Future[None]:
-        closed: Future[None] = _running_future()
-        self._calls.put((_close, closed))
-        return closed
-
-    def _run(self, make: Callable[[], Environment]) -> None:
-        try:
-            environment = make()
-        except BaseException as error:  # the world's boundary: any exception, also below, is the world's failure
-            self.made.set_exception(_failure(error))
-            return
-        self.made.set_result(None)
-        while True:
-            work, answer = self._calls.get()
-            try:
-                answer.set_result(work(environment))
-            except BaseException as error:
-                answer.set_exception(_failure(error))
-            if work is _close:
-                return
-
-
-def _running_future() -> Future[Any]:
-    """A future that its thread will resolve, also when nobody waits any longer."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    return future
-
-
 def _failure(error: BaseException) -> WorldFailure:
     return WorldFailure(type(error).__name__, str(error))
-
-
-def _close(environment: Environment) -> None:
-    environment.close()
 
 
 def _decide(question: EpisodeQuestion, environment: Environment) -> Decided:

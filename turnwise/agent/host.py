@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import copy
 import logging
-import queue
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
@@ -25,7 +24,18 @@ from typing import Any
 import numpy as np
 
 from turnwise.errors import ContractError, WorldLost, raised_at
-from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, ValidatedEnvironment, World
+from turnwise.world import (
+    Environment,
+    EnvironmentThread,
+    Observation,
+    Remaining,
+    ScriptedAction,
+    Step,
+    Task,
+    ValidatedEnvironment,
+    World,
+    running_future,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -40,83 +50,27 @@ class RetryPolicy:
     """Retries of an environment over all its calls; each one replays the attempt from its start."""
 
 
-Answer = queue.SimpleQueue[tuple[Any, BaseException | None]]
-"""A queue that receives one pair: the result of a call, or the exception that it raised."""
-
-
-class _EnvironmentThread:
-    """A daemon thread that makes one environment and runs its calls in order.
-
-    A thread that hangs is abandoned: it does not keep the process alive, and closes its environment if it ever resumes.
-    """
-
-    def __init__(self, world: World, task: Task, seed: int) -> None:
-        self._make = partial(_make, world, task, seed)
-        self._name = f"world {world.name!r}, task {task.id!r}"
-        self._calls: queue.SimpleQueue[tuple[Callable[[Environment], Any], Answer] | None] = queue.SimpleQueue()
-        self.made: Answer = queue.SimpleQueue()
-        threading.Thread(target=self._run, daemon=True, name="world").start()
-
-    def start(self, call: Callable[[Environment], Any]) -> Answer:
-        answer: Answer = queue.SimpleQueue()
-        self._calls.put((call, answer))
-        return answer
-
-    def stop(self) -> None:
-        """Close the environment after the calls that were already started."""
-        self._calls.put(None)
-
-    def _run(self) -> None:
-        try:
-            environment = self._make()
-        except BaseException as error:  # boundary to the world's code: anything it raises, here and below, is a fault
-            self.made.put((None, error))
-            return
-        self.made.put((None, None))
-        while (item := self._calls.get()) is not None:
-            call, answer = item
-            try:
-                answer.put((call(environment), None))
-            except BaseException as error:
-                answer.put((None, error))
-        try:
-            environment.close()
-        except BaseException as error:  # the episode's data is complete, so this is no fault
-            logger.warning("%s failed to close: %s: %s", self._name, type(error).__name__, error)
-
-
 class _EnvironmentHere:
-    """Makes one environment and runs its calls at once on the caller's thread; in place of `_EnvironmentThread`."""
+    """Makes one environment and runs its calls at once on the caller's thread; in place of `EnvironmentThread`."""
 
-    def __init__(self, world: World, task: Task, seed: int) -> None:
-        self._name = f"world {world.name!r}, task {task.id!r}"
-        self._environment: Environment | None = None
-        self.made = self._answer(partial(self._make, world, task, seed))
+    def __init__(self, make: Callable[[], Environment]) -> None:
+        self._environment: list[Environment] = []
+        self.made = self._answer(lambda: self._environment.append(make()))
 
-    def start(self, call: Callable[[Environment], Any]) -> Answer:
-        environment = self._environment
-        assert environment is not None, "start follows a successful make"
-        return self._answer(lambda: call(environment))
+    def call(self, work: Callable[[Environment], Any]) -> Future[Any]:
+        return self._answer(lambda: work(self._environment[0]))
 
-    def stop(self) -> None:
-        """Close the environment."""
+    def close(self) -> Future[Any]:
+        return self._answer(lambda: list(map(methodcaller("close"), self._environment)))
+
+    def _answer(self, work: Callable[[], Any]) -> Future[Any]:
+        answer = running_future()
         try:
-            if self._environment is not None:
-                self._environment.close()
-        except BaseException as error:  # boundary to the world's code, as above
-            logger.warning("%s failed to close: %s: %s", self._name, type(error).__name__, error)
-
-    def _make(self, world: World, task: Task, seed: int) -> None:
-        self._environment = _make(world, task, seed)
-
-    def _answer(self, call: Callable[[], Any]) -> Answer:
-        answer: Answer = queue.SimpleQueue()
-        try:
-            answer.put((call(), None))
+            answer.set_result(work())
         except KeyboardInterrupt:  # the user's, not the world's
             raise
-        except BaseException as error:
-            answer.put((None, error))
+        except BaseException as error:  # boundary to the world's code: anything it raises is a fault
+            answer.set_exception(error)
         return answer
 
 
@@ -128,8 +82,8 @@ class Host:
         self._played: list[tuple[str, Step]] = []
         self._first: Observation | None = None
         self._attempts = 0
-        self._pending: tuple[tuple[str, ...], Answer] | None = None
-        self._runner: _EnvironmentThread | _EnvironmentHere | None = None
+        self._pending: tuple[tuple[str, ...], Future[Any]] | None = None
+        self._runner: EnvironmentThread | _EnvironmentHere | None = None
 
     def reset(self) -> Observation:
         """The first observation. Raises WorldLost if the world cannot be started within the retries."""
@@ -171,8 +125,8 @@ class Host:
         self._discard()
 
     def _open(self) -> Observation:
-        run = _EnvironmentThread if self._world.blocks else _EnvironmentHere
-        self._runner = run(self._world, self._task, self._seed)
+        run = EnvironmentThread if self._world.blocks else _EnvironmentHere
+        self._runner = run(lambda: ValidatedEnvironment(self._world.make(self._task, self._seed), self._task))
         self._await(self._runner.made)
         first: Observation = self._call(lambda environment: environment.reset())
         return first
@@ -188,23 +142,23 @@ class Host:
             if self._call(methodcaller("step", action)) != before:
                 raise RuntimeError(f"replaying {action!r} on a fresh environment gave another result")
 
-    def _start(self, call: Callable[[Environment], Any]) -> Answer:
+    def _start(self, call: Callable[[Environment], Any]) -> Future[Any]:
         assert self._runner is not None, "reset must be called first"
-        return self._runner.start(call)
+        return self._runner.call(call)
 
     def _call(self, call: Callable[[Environment], Any]) -> Any:
         return self._await(self._start(call))
 
-    def _await(self, answer: Answer) -> Any:
+    def _await(self, answer: Future[Any]) -> Any:
         try:
-            value, error = answer.get(timeout=self._patience.seconds)
-        except queue.Empty:
+            error = answer.exception(self._patience.seconds)
+        except TimeoutError:
             raise TimeoutError(f"no answer within {self._patience.seconds:g} s") from None
         if isinstance(error, Exception):
             raise error
         if error is not None:  # a world that calls sys.exit must not end the run
             raise RuntimeError(f"the world raised {type(error).__name__}: {error}") from error
-        return value
+        return answer.result()
 
     def _persist(self, first: Callable[[], Any], again: Callable[[], Any]) -> Any:
         """The result of `first`; after a fault, of `again` on a fresh environment replayed to the same state.
@@ -246,12 +200,13 @@ class Host:
     def _discard(self) -> None:
         """Close the environment; where it has its own thread without waiting, since that thread may hang."""
         if self._runner is not None:
-            self._runner.stop()
+            self._runner.close().add_done_callback(self._log_failure_to_close)
             self._runner = None
 
-
-def _make(world: World, task: Task, seed: int) -> Environment:
-    return ValidatedEnvironment(world.make(task, seed), task)
+    def _log_failure_to_close(self, closed: Future[Any]) -> None:
+        if (error := closed.exception()) is not None:  # the episode's data is complete, so this is no fault
+            name = f"world {self._world.name!r}, task {self._task.id!r}"
+            logger.warning("%s failed to close: %s: %s", name, type(error).__name__, error)
 
 
 def _play(actions: tuple[str, ...], environment: Environment) -> list[Step]:

@@ -26,6 +26,7 @@ from turnwise.world.registry import (
     with_preset,
     world_class,
 )
+from turnwise.world.threads import EnvironmentThread, running_future
 from turnwise.world.validation import ValidatedEnvironment, as_number, finite_number, quoted
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Column",
     "ContractError",
     "Environment",
+    "EnvironmentThread",
     "Level",
     "Limits",
     "Observation",
@@ -54,6 +56,7 @@ __all__ = [
     "positive",
     "quoted",
     "require_family",
+    "running_future",
     "share",
     "whole_number",
     "with_preset",
