@@ -99,6 +99,7 @@ class AgentGym(World):
         self.baselines = ("random",) if self.row.offers else ()
         # One class serves all servers, so `verbs`, too, is set on the instance.
         self.verbs = frozenset(self.row.verbs) or None  # type: ignore[misc]
+        self._family = f"{self.name}/{self.version}/{self.server}/"
 
     @property
     def instruction(self) -> str:
@@ -137,10 +138,6 @@ class AgentGym(World):
         if f"{family}/" != self._family or not item.isdigit():
             raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
         return AgentGymEnvironment(self.client, self.row, int(item))
-
-    @property
-    def _family(self) -> str:
-        return f"{self.name}/{self.version}/{self.server}/"
 
     def _task(self, item: int, split: Split) -> Task:
         name = f"{self._family}{item}"

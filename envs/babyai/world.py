@@ -93,6 +93,7 @@ class BabyAI(World):
         if not isinstance(go_to, bool):
             raise ValueError(f"go_to must be true or false; found {go_to!r}")
         self.go_to = go_to
+        self._family = f"{self.name}/{self.version}/"
 
     @property
     def grammar(self) -> str:
@@ -133,10 +134,6 @@ class BabyAI(World):
     def attribution(self) -> str:
         """The package and its licence."""
         return "Levels of BabyAI from the package minigrid 3.2.0 (Farama Foundation), MIT licence."
-
-    @property
-    def _family(self) -> str:
-        return f"{self.name}/{self.version}/"
 
     def _task(self, level: str, split: Split, number: int) -> Task:
         name = f"{self._family}{level}/{split}/{number}"

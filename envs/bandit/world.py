@@ -103,6 +103,7 @@ class Bandit(World):
                 "one arm must pay more on average; found low_payoff equal to high_payoff * high_probability, "
                 f"{self.low_payoff}: change one of the three"
             )
+        self._family = f"{self.name}/{self.version}/{self.theme}-unseen-{self.unseen}/"
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` tasks of a split, which is unbounded, so pairs recur.
@@ -123,10 +124,6 @@ class Bandit(World):
         require_family(task, self._family)
         steady, daring, steady_first = self._arms(task.seed, task.split)
         return BanditEnvironment(self, task, steady, daring, steady_first, seed)
-
-    @property
-    def _family(self) -> str:
-        return f"{self.name}/{self.version}/{self.theme}-unseen-{self.unseen}/"
 
     def _task(self, split: Split, number: int) -> Task:
         name = f"{self._family}{split}/{number}"

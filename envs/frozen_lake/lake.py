@@ -94,6 +94,7 @@ class FrozenLake(World):
         if view not in VIEWS:
             raise ValueError(f"view must be one of {', '.join(VIEWS)}; found {view!r}")
         self.view = view
+        self._family = f"{self.name}/{self.version}/{self.size}x{self.size}-p{self.frozen}/"
 
     @property
     def instruction(self) -> str:
@@ -119,10 +120,6 @@ class FrozenLake(World):
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """Gymnasium, whose lake is played here in words."""
         return ("gymnasium",)
-
-    @property
-    def _family(self) -> str:
-        return f"{self.name}/{self.version}/{self.size}x{self.size}-p{self.frozen}/"
 
     def _task(self, split: Split, number: int) -> Task:
         name = f"{self._family}{split}/{number}"

@@ -124,6 +124,13 @@ class GymnasiumText(World):
         elif self._game.plan is None:
             self.baselines = ("random",)
             self.names_states = False
+        variant = ""
+        # A folder of games is known by what it holds, see `files`, and not by its place.
+        arguments = {name: each for name, each in self._arguments.items() if (self._id, name) != (TEXTWORLD, "games")}
+        if arguments:
+            written = json.dumps(arguments, sort_keys=True)
+            variant = f"-{seeding.derive(0, 'gymnasium arguments', written):x}"
+        self._family = f"{self.name}/{self.version}/{self._id}{variant}/starts-{self.settings.starts}/"
 
     @classmethod
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
@@ -167,16 +174,6 @@ class GymnasiumText(World):
         require_family(task, self._family)
         kind = GymnasiumEpisode if self._game.texts is None else TextEpisode
         return kind(self._game, task, seed)
-
-    @property
-    def _family(self) -> str:
-        variant = ""
-        # A folder of games is known by what it holds, see `files`, and not by its place.
-        arguments = {name: each for name, each in self._arguments.items() if (self._id, name) != (TEXTWORLD, "games")}
-        if arguments:
-            written = json.dumps(arguments, sort_keys=True)
-            variant = f"-{seeding.derive(0, 'gymnasium arguments', written):x}"
-        return f"{self.name}/{self.version}/{self._id}{variant}/starts-{self.settings.starts}/"
 
     def _task(self, split: Split, number: int) -> Task:
         name = f"{self._family}{split}/{number}"

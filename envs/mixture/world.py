@@ -98,6 +98,7 @@ class Mixture(World):
             f"{part.name}/{name}": each for part in self.parts.values() for name, each in part.world.rewards.items()
         }
         self.columns = self._all_columns()  # type: ignore[misc]
+        self._family = f"{self.name}/{self.version}/"
 
     @property
     def instruction(self) -> str:
@@ -190,10 +191,6 @@ class Mixture(World):
             for name, part in described(parameters["parts"]).items()
             for what, version in world_class(part.world).state(part.parameters).items()
         }
-
-    @property
-    def _family(self) -> str:
-        return f"{self.name}/{self.version}/"
 
     def _tasks_of(self, part: Part, split: Split, number: int) -> list[Task]:
         try:

@@ -92,6 +92,9 @@ class OpenEnv(World):
         self._given = dict(reset or {})
         known = {"random": bool(offers or self._form.choices), "oracle": solution is not None}
         self.baselines = tuple(name for name, there in known.items() if there)
+        written = json.dumps(self._given, sort_keys=True)
+        variant = f"-{seeding.derive(0, 'openenv reset', written):x}" if self._given else ""
+        self._family = f"{self.name}/{self.version}/{self._told.name}{variant}/"
 
     @property
     def instruction(self) -> str:
@@ -125,12 +128,6 @@ class OpenEnv(World):
         world = cls(**parameters)
         told = json.dumps([vars(world._told), world._tools], sort_keys=True)
         return {"server": hashlib.sha256(told.encode()).hexdigest()[:16]}
-
-    @property
-    def _family(self) -> str:
-        written = json.dumps(self._given, sort_keys=True)
-        variant = f"-{seeding.derive(0, 'openenv reset', written):x}" if self._given else ""
-        return f"{self.name}/{self.version}/{self._told.name}{variant}/"
 
     def _task(self, split: Split, number: int) -> Task:
         name = f"{self._family}{split}/{number}"

@@ -106,6 +106,8 @@ class SciWorld(World):
         self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.processes = whole_number("processes", processes, 1, 64)
         self.call_seconds = positive("call_seconds", call_seconds)
+        self._family = f"{self.name}/{self.version}"
+        self._simplified = self.simplification or "unsimplified"
 
     @property
     def instruction(self) -> str:
@@ -182,14 +184,6 @@ class SciWorld(World):
     def attribution(self) -> str:
         """The simulator and its licence."""
         return "ScienceWorld by the Allen Institute for AI, Apache-2.0."
-
-    @property
-    def _family(self) -> str:
-        return f"{self.name}/{self.version}"
-
-    @property
-    def _simplified(self) -> str:
-        return self.simplification or "unsimplified"
 
     @property
     def _simplifications(self) -> tuple[str, ...]:

@@ -116,6 +116,9 @@ class Sokoban(World):
             raise ValueError(f"view must be one of {', '.join(VIEWS)}; found {view!r}")
         self.view = view
         self.symbols = _seven_symbols(symbols)
+        recipe = self._recipe
+        kind = f"{recipe.size}x{recipe.size}-boxes{recipe.boxes}-solution{recipe.shortest}to{recipe.longest}"
+        self._family = f"{self.name}/{self.version}/{kind}-reverse{recipe.reverse_moves}/"
 
     @property
     def instruction(self) -> str:
@@ -131,12 +134,6 @@ class Sokoban(World):
         """Environment on the task's board; nothing in it is random. Raises ValueError for a task of another world."""
         require_family(task, self._family)
         return SokobanEnvironment(self, draw_board(task.seed, task.split, self._recipe))
-
-    @property
-    def _family(self) -> str:
-        recipe = self._recipe
-        kind = f"{recipe.size}x{recipe.size}-boxes{recipe.boxes}-solution{recipe.shortest}to{recipe.longest}"
-        return f"{self.name}/{self.version}/{kind}-reverse{recipe.reverse_moves}/"
 
     def _task(self, split: Split, number: int) -> Task:
         name = f"{self._family}{split}/{number}"

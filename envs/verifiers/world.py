@@ -52,6 +52,8 @@ class Verifiers(World):
             raise ValueError(f"solution must be a field of a task, {', '.join(row)}; found {solution!r}")
         self._solution = solution
         self.baselines = () if solution is None else ("oracle",)
+        variant = seeding.derive(0, "verifiers arguments", json.dumps(self._arguments, sort_keys=True))
+        self._family = f"{self.name}/{self.version}/{self._environment}-{variant:x}/"
 
     @property
     def instruction(self) -> str:
@@ -81,11 +83,6 @@ class Verifiers(World):
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """The library, and what a rollout asks its model with."""
         return ("verifiers", "openai")
-
-    @property
-    def _family(self) -> str:
-        variant = seeding.derive(0, "verifiers arguments", json.dumps(self._arguments, sort_keys=True))
-        return f"{self.name}/{self.version}/{self._environment}-{variant:x}/"
 
     def _task(self, split: Split, row: int) -> Task:
         name = f"{self._family}{split}/{row}"
