@@ -100,16 +100,7 @@ class AgentGym(World):
         # One class serves all servers, so `verbs`, too, is set on the instance.
         self.verbs = frozenset(self.row.verbs) or None  # type: ignore[misc]
         self._family = f"{self.name}/{self.version}/{self.server}/"
-
-    @property
-    def instruction(self) -> str:
-        """The aim of the task, from the server's row."""
-        return self.row.instruction
-
-    @property
-    def grammar(self) -> str:
-        """The actions, from the server's row."""
-        return self.row.grammar
+        self.instruction, self.grammar = self.row.instruction, self.row.grammar
 
     @cached_property
     def client(self) -> AgentGymClient:

@@ -94,14 +94,10 @@ class BabyAI(World):
             raise ValueError(f"go_to must be true or false; found {go_to!r}")
         self.go_to = go_to
         self._family = f"{self.name}/{self.version}/"
-
-    @property
-    def grammar(self) -> str:
-        """The six actions, and `go to` where it is enabled."""
         walk = (
             " go to COLOR THING, or go to THING, walks up to the nearest such thing in view, if a way to it is in view."
         )
-        return (
+        self.grammar = (
             f"{LEGAL}. The last three are about the cell right in front of you: pick up takes the thing there, drop "
             f"puts down what you carry, toggle opens or closes a door or opens a box.{walk if self.go_to else ''}"
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.resources
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -69,29 +69,16 @@ class MiniWobProblem(PageProblem):
     def __init__(self, kind: str, seed: int) -> None:
         self._kind = kind
         self._seed = str(seed)
-        self._goal = ""
-
-    @property
-    def starts(self) -> Sequence[str]:
-        """Address of the page."""
-        return (f"http://{HOST}/miniwob/{self._kind}.html",)
-
-    @property
-    def sites(self) -> Sequence[str]:
-        """The page alone, since another one would be another problem."""
-        return self.starts
-
-    @property
-    def goal(self) -> str:
-        """The page's own instruction."""
-        return self._goal
+        self.goal = ""  # the page's own instruction
+        # The page alone is allowed, since another one would be another problem.
+        self.starts = self.sites = (f"http://{HOST}/miniwob/{kind}.html",)
 
     async def look(self, page: Page) -> PageVerdict | None:
         """Start the problem if the page is new, and return the verdict if it is over."""
         found: Mapping[str, Any] | None = await page.evaluate(LOOK, self._seed)
         if found is None:
             return None
-        self._goal = self._goal or found["goal"]
+        self.goal = self.goal or found["goal"]
         return _verdict(float(found["reward"])) if found["done"] else None
 
     async def judge(self, page: Page, answer: str) -> PageVerdict:
@@ -100,7 +87,7 @@ class MiniWobProblem(PageProblem):
 
     def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
         """Action of the oracle for this kind of page, from the goal and the page."""
-        return ORACLES[self._kind](self._goal, reading.elements)
+        return ORACLES[self._kind](self.goal, reading.elements)
 
 
 def _verdict(reward: float) -> PageVerdict:

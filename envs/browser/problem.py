@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from playwright.async_api import BrowserContext, Page
@@ -31,25 +32,14 @@ class PageProblem(ABC):
     load_seconds: ClassVar[float | None] = None
     """Seconds after which a page that is still loading is shown as it is; None to wait as long as it takes."""
 
-    @property
-    @abstractmethod
-    def starts(self) -> Sequence[str]:
-        """Addresses that are open when the episode begins, one tab each."""
-
-    @property
-    @abstractmethod
-    def sites(self) -> Sequence[str]:
-        """Prefixes of the addresses of allowed pages."""
-
-    @property
-    def context(self) -> Mapping[str, Any]:
-        """Options of the browser context, added to those of every episode."""
-        return {}
-
-    @property
-    @abstractmethod
-    def goal(self) -> str:
-        """The goal in words; known once `look` has run."""
+    starts: Sequence[str]
+    """Addresses that are open when the episode begins, one tab each."""
+    sites: Sequence[str]
+    """Prefixes of the addresses of allowed pages."""
+    context: Mapping[str, Any] = MappingProxyType({})
+    """Options of the browser context, added to those of every episode."""
+    goal: str
+    """The goal in words; known once `look` has run."""
 
     async def prepare(self, context: BrowserContext) -> None:  # noqa: B027  (most need no preparation)
         """Prepare the context before the first page is opened."""

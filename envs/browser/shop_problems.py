@@ -58,28 +58,17 @@ def draw_order(kind: str, products: Sequence[CatalogueProduct], seed: int) -> Sh
 
 
 class ShopProblem(PageProblem):
-    """One order in a shop of its own."""
+    """One order in a shop of its own, all of whose pages are allowed."""
+
+    starts = (ADDRESS,)
+    sites = (ADDRESS.rstrip("/"),)
 
     def __init__(self, site: ShopSite, kind: str, seed: int, split: Split) -> None:
         self.shop = BrowserShop(catalogue(seed, split))
         self.order = draw_order(kind, self.shop.products, seed)
+        self.goal = self.order.goal
         self._site = site
         self._key: str | None = None
-
-    @property
-    def starts(self) -> Sequence[str]:
-        """The shop's home page."""
-        return (ADDRESS,)
-
-    @property
-    def sites(self) -> Sequence[str]:
-        """The whole shop."""
-        return (ADDRESS.rstrip("/"),)
-
-    @property
-    def goal(self) -> str:
-        """The order in words."""
-        return self.order.goal
 
     async def prepare(self, context: BrowserContext) -> None:
         """Open the shop, and give the browser context its cookie."""

@@ -143,33 +143,15 @@ class WebArenaProblem(PageProblem):
     load_seconds: ClassVar[float | None] = LOAD_SECONDS
 
     def __init__(self, task: WebArenaTask, sites: Sequence[str]) -> None:
+        """`sites`: every one that has an address."""
         self._task = task
-        self._sites = sites
-
-    @property
-    def starts(self) -> Sequence[str]:
-        """The task's pages."""
-        return self._task.starts
-
-    @property
-    def sites(self) -> Sequence[str]:
-        """Every site that has an address."""
-        return self._sites
-
-    @property
-    def context(self) -> Mapping[str, Any]:
-        """Login state and geolocation, where the task asks for them."""
+        self.starts, self.sites, self.goal = task.starts, sites, task.intent
         options: dict[str, Any] = {}
-        if self._task.login is not None:
-            options["storage_state"] = self._task.login
-        if self._task.geolocation is not None:
-            options |= {"geolocation": self._task.geolocation, "permissions": ["geolocation"]}
-        return options
-
-    @property
-    def goal(self) -> str:
-        """The task's intent."""
-        return self._task.intent
+        if task.login is not None:
+            options["storage_state"] = task.login
+        if task.geolocation is not None:
+            options |= {"geolocation": task.geolocation, "permissions": ["geolocation"]}
+        self.context = options
 
     async def judge(self, page: Page, answer: str) -> PageVerdict:
         """Solved if every check holds."""

@@ -95,14 +95,10 @@ class FrozenLake(World):
             raise ValueError(f"view must be one of {', '.join(VIEWS)}; found {view!r}")
         self.view = view
         self._family = f"{self.name}/{self.version}/{self.size}x{self.size}-p{self.frozen}/"
-
-    @property
-    def instruction(self) -> str:
-        """The aim, the slip, and how to read the view."""
         aim = "Walk over the ice to the goal."
         if self.success_rate < 1:
             aim += f" The ice is slippery: {self.success_rate:.0%} of moves go as meant, the others to a side."
-        return f"{aim} {legend(self.view, self.symbols)}"
+        self.instruction = f"{aim} {legend(self.view, self.symbols)}"
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` boards of a split, which is unbounded.

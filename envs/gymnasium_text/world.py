@@ -131,6 +131,7 @@ class GymnasiumText(World):
             written = json.dumps(arguments, sort_keys=True)
             variant = f"-{seeding.derive(0, 'gymnasium arguments', written):x}"
         self._family = f"{self.name}/{self.version}/{self._id}{variant}/starts-{self.settings.starts}/"
+        self.instruction, self.grammar = self.settings.instruction, f"{self._game.legal}."
 
     @classmethod
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
@@ -151,16 +152,6 @@ class GymnasiumText(World):
         if parameters.get("id") != TEXTWORLD or not isinstance(arguments, Mapping) or "games" not in arguments:
             return {}
         return {"arguments.games": Path(str(arguments["games"]))}
-
-    @property
-    def instruction(self) -> str:
-        """The instruction given as a parameter, or the one in `settings.KNOWN`."""
-        return self.settings.instruction
-
-    @property
-    def grammar(self) -> str:
-        """The names of the actions."""
-        return f"{self._game.legal}."
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` seeds of a split, which is unbounded."""

@@ -86,6 +86,12 @@ class Mixture(World):
         )
         self.names_states = all(part.world.names_states for part in self.parts.values())
         self.names_answers = all(part.world.names_answers for part in self.parts.values())
+        self.instruction = "Each episode is in one of several worlds. It begins by saying what to do there."
+        self.grammar = "The actions are those that the beginning of the episode names."
+        if not introduce:
+            each = [f"{part.name}: {part.world.instruction} {part.world.grammar}" for part in self.parts.values()]
+            self.instruction = "\n".join(["Each episode is in one of these worlds.", *each])
+            self.grammar = "The actions are those that its world names."
         limits = [part.world.limits for part in self.parts.values()]
         actions = [each.actions for each in limits if each.actions is not None]
         self.limits = Limits(  # the largest of each kind: see `limits_of` for one task
@@ -99,19 +105,6 @@ class Mixture(World):
         }
         self.columns = self._all_columns()  # type: ignore[misc]
         self._family = f"{self.name}/{self.version}/"
-
-    @property
-    def instruction(self) -> str:
-        """That there are several worlds; also the instruction of each, unless the episodes begin with it."""
-        if self.introduce:
-            return "Each episode is in one of several worlds. It begins by saying what to do there."
-        instructions = [f"{part.name}: {part.world.instruction} {part.world.grammar}" for part in self.parts.values()]
-        return "\n".join(["Each episode is in one of these worlds.", *instructions])
-
-    @property
-    def grammar(self) -> str:
-        """Where the policy finds the list of actions."""
-        return f"The actions are those that {'the beginning of the episode' if self.introduce else 'its world'} names."
 
     def limits_of(self, task: Task) -> Limits:
         """The limits of the task's own world."""

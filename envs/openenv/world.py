@@ -87,25 +87,15 @@ class OpenEnv(World):
             self.verbs = frozenset(str(tool["name"]) for tool in self._tools)  # type: ignore[misc]
         _require_fields(self._told.observation, observation or (), success_field, offers, solution)
         self._reading = Reading(observation, success_reward, success_field, offers, solution)
-        self._instruction = self._told.text if instruction is None else instruction
-        self._grammar = self._form.grammar if grammar is None else grammar
+        listed = "\nYou have these tools:\n" + "\n".join(map(_described, self._tools)) if self._tools else ""
+        self.instruction = f"{self._told.text if instruction is None else instruction}{listed}"
+        self.grammar = self._form.grammar if grammar is None else grammar
         self._given = dict(reset or {})
         known = {"random": bool(offers or self._form.choices), "oracle": solution is not None}
         self.baselines = tuple(name for name, there in known.items() if there)
         written = json.dumps(self._given, sort_keys=True)
         variant = f"-{seeding.derive(0, 'openenv reset', written):x}" if self._given else ""
         self._family = f"{self.name}/{self.version}/{self._told.name}{variant}/"
-
-    @property
-    def instruction(self) -> str:
-        """The parameter, or the server's description of itself; after it the tools, where actions are tool calls."""
-        listed = "\nYou have these tools:\n" + "\n".join(map(_described, self._tools)) if self._tools else ""
-        return f"{self._instruction}{listed}"
-
-    @property
-    def grammar(self) -> str:
-        """The parameter, or what the server's schema of actions says."""
-        return self._grammar
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` seeds of a split, which has no end."""
@@ -115,7 +105,7 @@ class OpenEnv(World):
         """An episode on a seed, whose session starts with its reset. `seed` is unused: OpenEnv knows one seed only."""
         require_family(task, self._family)
         session = partial(OpenEnvSession, self._url, self._seconds, self._token_variable)
-        return OpenEnvEpisode(session, {**self._given, "seed": task.seed}, self._form, self._grammar, self._reading)
+        return OpenEnvEpisode(session, {**self._given, "seed": task.seed}, self._form, self.grammar, self._reading)
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:

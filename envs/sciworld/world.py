@@ -108,27 +108,19 @@ class SciWorld(World):
         self.call_seconds = positive("call_seconds", call_seconds)
         self._family = f"{self.name}/{self.version}"
         self._simplified = self.simplification or "unsimplified"
-
-    @property
-    def instruction(self) -> str:
-        """The aim, what focusing means, and what the simplification makes easier."""
-        helps = [SIMPLIFICATIONS[name] for name in self._simplifications if SIMPLIFICATIONS[name]]
-        return " ".join(
+        active = self._simplifications()
+        self.instruction = " ".join(
             [
                 "Do the science task that is given, in a house with rooms, things, plants and animals.",
                 "Where the task says to focus on something, focus on the right thing: a wrong focus ends the episode.",
                 "Only what is in your room or your inventory can be used. Time passes with every action but looking.",
-                *helps,
+                *(SIMPLIFICATIONS[name] for name in active if SIMPLIFICATIONS[name]),
             ]
         )
-
-    @property
-    def grammar(self) -> str:
-        """The actions."""
-        more = ", teleport to LOC" if "teleportAction" in self._simplifications else ""
-        if "noElectricalAction" not in self._simplifications:
+        more = ", teleport to LOC" if "teleportAction" in active else ""
+        if "noElectricalAction" not in active:
             more += ", connect OBJ to OBJ, disconnect OBJ"
-        return f"Actions: {ACTIONS}{more}. A question is answered with a number."
+        self.grammar = f"Actions: {ACTIONS}{more}. A question is answered with a number."
 
     @cached_property
     def pool(self) -> Pool:
@@ -185,7 +177,6 @@ class SciWorld(World):
         """The simulator and its licence."""
         return "ScienceWorld by the Allen Institute for AI, Apache-2.0."
 
-    @property
     def _simplifications(self) -> tuple[str, ...]:
         """Names of the active simplifications.
 

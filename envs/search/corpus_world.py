@@ -93,11 +93,7 @@ class SearchCorpus(World):
         self.limits = Limits(turns=whole_number("turns", turns, 2, 1000))
         self.passages = whole_number("passages", passages, 1, MAXIMUM_RESULTS)
         self.passage_words = whole_number("passage_words", passage_words, 1, 10_000)
-
-    @property
-    def instruction(self) -> str:
-        """The aim, and what a search shows."""
-        return (
+        self.instruction = (
             "Answer the question with as few words as possible and nothing else. You can search a collection of "
             f"passages; a search shows up to {self.passages} of them, each with its title."
         )

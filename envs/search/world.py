@@ -88,11 +88,7 @@ class Search(World):
         self.needless_share = share("needless_share", needless_share)
         self.longest_name = whole_number("longest_name", longest_name, 4, READABLE)
         self.relations = _relations(relations)
-
-    @property
-    def instruction(self) -> str:
-        """The aim, and what a search shows."""
-        return (
+        self.instruction = (
             "Answer the question with a name or a number and nothing else. You can search a collection of short "
             f"passages on cities and countries, each of which states one fact; a search shows up to {self.passages}. "
             "Where the answer stands in the question, no search is needed."

@@ -101,22 +101,12 @@ class RemoteWorld(World):
         self.version = facts.version  # type: ignore[misc]
         self.verbs = None if facts.verbs is None else frozenset(facts.verbs)  # type: ignore[misc]
         self.baselines = tuple(facts.baselines)
-        self.limits = facts.limits
+        self.instruction, self.grammar, self.limits = facts.instruction, facts.grammar, facts.limits
         self.names_states = facts.names_states
         self.primary_metric = facts.primary_metric  # type: ignore[misc]
         self.oracle_success = facts.oracle_success  # type: ignore[misc]
         self.rewards = facts.rewards  # type: ignore[misc]
         self.columns = tuple(facts.columns)  # type: ignore[misc]
-
-    @property
-    def instruction(self) -> str:
-        """The served world's instruction. The properties below are the served world's, too."""
-        return self._facts.instruction
-
-    @property
-    def grammar(self) -> str:
-        """The actions, in words."""
-        return self._facts.grammar
 
     def limits_of(self, task: Task) -> Limits:
         """Limits of one task, requested only if they differ between tasks. Raises ServiceFault."""

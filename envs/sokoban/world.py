@@ -119,12 +119,8 @@ class Sokoban(World):
         recipe = self._recipe
         kind = f"{recipe.size}x{recipe.size}-boxes{recipe.boxes}-solution{recipe.shortest}to{recipe.longest}"
         self._family = f"{self.name}/{self.version}/{kind}-reverse{recipe.reverse_moves}/"
-
-    @property
-    def instruction(self) -> str:
-        """The aim, the rule of the push, and how to read the view."""
         aim = "Push every box to a target. You push a box by walking against it, one box at a time, and cannot pull."
-        return f"{aim} {legend(self.view, self.symbols)}"
+        self.instruction = f"{aim} {legend(self.view, self.symbols)}"
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` boards of a split, which is unbounded. Tag `solution`: actions of a shortest solution."""

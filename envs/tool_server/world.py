@@ -71,11 +71,7 @@ class ToolServer(World):
         self.baselines = ("oracle",) if solved else ()
         # The verbs are the server's, so they are set on the instance.
         self.verbs = frozenset({tool.name for tool in self._tools} | {ANSWER})  # type: ignore[misc]
-
-    @property
-    def instruction(self) -> str:
-        """The aim, and the tools with their arguments."""
-        return "Answer the question. You have these tools:\n" + "\n".join(map(_described, self._tools))
+        self.instruction = "Answer the question. You have these tools:\n" + "\n".join(map(_described, self._tools))
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` questions of a split, in the file's order."""

@@ -47,18 +47,13 @@ class Verifiers(World):
         self._library = load(environment, self._arguments)
         self._success_reward = positive("success_reward", success_reward)
         self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
-        self._instruction = instruction
+        self.instruction = instruction
         if solution is not None and solution not in (row := self._library.row(0)):
             raise ValueError(f"solution must be a field of a task, {', '.join(row)}; found {solution!r}")
         self._solution = solution
         self.baselines = () if solution is None else ("oracle",)
         variant = seeding.derive(0, "verifiers arguments", json.dumps(self._arguments, sort_keys=True))
         self._family = f"{self.name}/{self.version}/{self._environment}-{variant:x}/"
-
-    @property
-    def instruction(self) -> str:
-        """The parameter; what there is to do stands in the first observation."""
-        return self._instruction
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` rows of a split: of every ten, seven for training, one for validation, two for tests."""

@@ -126,19 +126,11 @@ class Disturbed(World):
     def __init__(self, inner: World, disturb: Callable[[Call], object]) -> None:
         self.inner, self._disturb = inner, disturb
         self.name = inner.name  # type: ignore[misc]
-        self.limits = inner.limits
+        self.instruction, self.grammar, self.limits = inner.instruction, inner.grammar, inner.limits
         self.calls: list[Call] = []
         self._attempts: Counter[tuple[str, int]] = Counter()
         self._threads: dict[threading.Thread, None] = {}
         self._lock = threading.Lock()
-
-    @property
-    def instruction(self) -> str:
-        return self.inner.instruction
-
-    @property
-    def grammar(self) -> str:
-        return self.inner.grammar
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         return self.inner.tasks(split, count)

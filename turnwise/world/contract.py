@@ -190,18 +190,12 @@ class World(ABC):
         Column("turns", "turns", percent=False, better=None),
     )
     """The columns of this world's comparison table, in order."""
+    instruction: str
+    """The prompt's explanation of the world: the aim and the meaning of observations, without the reply format."""
+    grammar: str
+    """The prompt's description of the legal actions, in one or two sentences."""
     limits: Limits
     """The limits under which this world's tasks are meant to be played, from its parameters."""
-
-    @property
-    @abstractmethod
-    def instruction(self) -> str:
-        """The prompt's explanation of the world: the aim and the meaning of observations, without the reply format."""
-
-    @property
-    @abstractmethod
-    def grammar(self) -> str:
-        """The prompt's description of the legal actions, in one or two sentences."""
 
     @property
     def primary_column(self) -> Column:

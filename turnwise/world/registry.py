@@ -98,11 +98,18 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     world = world_class(name)
     require_known(world, parameters)
     try:
-        return world(**parameters)
+        made = world(**parameters)
     except (AttributeError, TypeError) as error:
         if mistake := mistyped(world, parameters):
             raise ConfigurationError(mistake, "TW-option-type") from error
         raise
+    if lacking := [each for each in ("instruction", "grammar", "limits") if not hasattr(made, each)]:
+        raise ConfigurationError(
+            f"world {name!r} must have an instruction, a grammar and limits; it has no {' and no '.join(lacking)}: see "
+            "docs/your-own-world.md",
+            "TW-plugin-kind",
+        )
+    return made
 
 
 def with_preset(name: str, preset: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

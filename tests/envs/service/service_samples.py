@@ -55,11 +55,7 @@ class Brittle(World):
     def __init__(self, *, instruction: str = "Do as you are told.", broken: bool = False) -> None:
         if broken:
             raise RuntimeError("this world cannot be made")
-        self._instruction = instruction
-
-    @property
-    def instruction(self) -> str:
-        return self._instruction
+        self.instruction = instruction
 
     def limits_of(self, task: Task) -> Limits:
         return Limits(turns=task.seed + 1)
