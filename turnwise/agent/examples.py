@@ -55,15 +55,10 @@ class FrameWithExamples:
     """A conversation's frame whose opening holds worked examples between the instruction and the first observation."""
 
     def __init__(self, frame: ChatFrame, examples: Sequence[WorkedExample]) -> None:
-        self._frame = frame
+        self._frame, self.end_tokens = frame, frame.end_tokens
         self._turns = [turn for example in examples for turn in example.turns]
         self._before: dict[str | None, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """By instruction: the tokens up to the end of the last example, and those of its last reply."""
-
-    @property
-    def end_tokens(self) -> tuple[int, ...]:
-        """Those of the frame."""
-        return self._frame.end_tokens
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """Tokens from the start, through the examples, up to where the first reply begins."""

@@ -22,6 +22,9 @@ class Subject:
         self.count = count
         self.sample_size = sample_size
         self.seed = seed
+        self.has_oracle = "oracle" in world.baselines
+        self.policies = policies(world)
+        """The policies that are played: the world's baseline policies, or the probe if there are none."""
         self.check = ""
         """The check that runs now, as reports of progress name it."""
         self._played: dict[tuple[Split, str, str], PlayedEpisode] = {}
@@ -44,16 +47,6 @@ class Subject:
     def sample(self) -> list[Task]:
         """The first `sample_size` tasks of every split, on which whole episodes are compared."""
         return [task for tasks in self.task_sets.values() for task in tasks[: self.sample_size]]
-
-    @property
-    def has_oracle(self) -> bool:
-        """Whether the world has an oracle policy."""
-        return "oracle" in self.world.baselines
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        """The policies that are played: the world's baseline policies, or the probe if there are none."""
-        return policies(self.world)
 
     @property
     def guide(self) -> str:

@@ -28,11 +28,8 @@ class NativeToolsFormat(ToolJsonFormat):
     """Free text, which is the thought, then one or more calls of the functions that the chat template shows."""
 
     name = NATIVE_TOOLS
-
-    @property
-    def form(self) -> str:
-        """A sentence that asks for a thought and a call; how one is written, the template has said."""
-        return "Reply with a thought and then a call of a function; several actions are several calls."
+    form = "Reply with a thought and then a call of a function; several actions are several calls."
+    """How a call is written, the template has said."""
 
     @property
     def functions(self) -> DeclaredFunctions:

@@ -88,7 +88,8 @@ class EnginesOnProcesses:
             "tensor_parallel": spread.tensor_parallel,
         }
         self._processes: ProcessGroup | None = None
-        self._slots: int | None = None
+        self.slots: int | None = None
+        """Of all engines together; see `Engine.slots`."""
         self._digest: str | None = None
         self._sampling: Sampling | None = None
         self._awaited: dict[int, int] = {}
@@ -97,11 +98,6 @@ class EnginesOnProcesses:
         """The engine of each episode of the rollout, by its group."""
         self._new: dict[int, list[tuple[int, list[int], int | None]]] = {}
         """By engine, what was submitted since the last step."""
-
-    @property
-    def slots(self) -> int | None:
-        """The slots of all engines together; see `Engine.slots`."""
-        return self._slots
 
     @property
     def in_flight(self) -> int:
@@ -119,7 +115,7 @@ class EnginesOnProcesses:
         if self._processes is None or not self._processes.alive:
             self._start()
         slots = self._ask_all("load", policy, digest, base)
-        self._slots = None if None in slots else sum(slots)
+        self.slots = None if None in slots else sum(slots)
         self._digest = digest
 
     def begin(self, seed: int, sampling: Sampling) -> None:
@@ -170,7 +166,7 @@ class EnginesOnProcesses:
         """End the processes."""
         if self._processes is not None:
             self._processes.close()
-        self._processes, self._digest, self._slots = None, None, None
+        self._processes, self._digest, self.slots = None, None, None
         self._forget()
 
     def _forget(self) -> None:

@@ -81,6 +81,7 @@ class VllmEngine:
             )
         self.context_length = context_length
         self.tokens_generated = 0
+        self.slots: int | None = None  # vLLM caches blocks of tokens, whatever episode they belong to
         self._device, self._threads, self._maximum_episodes = device, threads, maximum_episodes
         self._precision: Precision = precision
         self._sleep_level, self._asleep = sleep_level, False
@@ -92,11 +93,6 @@ class VllmEngine:
         self._submissions = 0
         self._sampling: Sampling | None = None
         self._parameters_by_limit: dict[int, Any] = {}
-
-    @property
-    def slots(self) -> int | None:
-        """None: vLLM caches blocks of tokens, whatever episode they belong to."""
-        return None
 
     @property
     def in_flight(self) -> int:
