@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -226,3 +227,16 @@ def test_the_metrics_that_dvc_is_shown_to_print_are_those_of_the_default_experim
     for path, sampled, greedy in printed:
         metrics = json.loads((ROOT / path).read_text())
         assert (float(sampled), float(greedy)) == pytest.approx((metrics["exact match"], metrics["greedy"]))
+
+
+def test_the_finding_in_the_readme_is_that_of_the_default_experiment() -> None:
+    finding = r"^> (\S+) beats (\S+) by ([\d.]+) \(([\d.]+) to ([\d.]+)\) in exact match, .* apart from (\S+)$"
+    printed = re.search(finding, (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert printed is not None
+    best, beaten, *bounds, level = printed.groups()
+    with (ROOT / "results" / "credit" / "verdicts.csv").open() as file:
+        rows = {(row["measure"], row["first"], row["second"]): row for row in csv.DictReader(file)}
+    row = rows["exact match", beaten, best]
+    assert row["verdict"] == "lower"
+    assert bounds == [f"{-float(row[each]):.2f}" for each in ("difference", "high", "low")]
+    assert rows["exact match", level, best]["verdict"] == "not distinguishable"
