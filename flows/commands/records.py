@@ -138,7 +138,7 @@ def show(
     chosen = recorded.legible(runs, whole_tasks(chosen, limit))
     print_instructions(recorded.instructions(runs, chosen), console)
     print_episodes(chosen, console)
-    console.print(f"{len(chosen)} of {len(episodes):,} episodes that were asked for", style="dim", highlight=False)
+    console.print(f"shown: {len(chosen)} of {len(episodes):,} such episodes", style="dim", highlight=False)
 
 
 def _iteration_range(text: str | None) -> tuple[int, int] | None:

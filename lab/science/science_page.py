@@ -33,6 +33,7 @@ from pydantic import TypeAdapter
 from rich.console import Console
 from scipy import special
 
+from flows.commands.progress_line import showing_progress
 from flows.python.running import ablation as run_ablation
 from flows.runtime.server import keep_finished_runs
 from lab.science.claim_verdicts import LEVEL, DecidedClaim, Evidence, Verdict, decide
@@ -256,7 +257,8 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
         looks = () if rule is None else looks_until(rule.first, rule.step, rule.at_most)
         record = Record(result.digest, _without_samples(result.report, claims), budgets, looks)
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
-    draw_page(name, claims, folder)
+    with showing_progress("drawing the page"):
+        draw_page(name, claims, folder)
     console = Console()
     for decision in decide_records(claims, records(claims, folder)):
         console.print(f"{decision.verdict:<26}{decision.claim.claim}", highlight=False)

@@ -87,6 +87,15 @@ def test_every_number_that_is_recorded_of_an_iteration_leads_to_the_artifact_tha
             assert latest.reference in run.artifacts.iterations[-1].values()
 
 
+def test_a_number_is_found_with_the_name_of_its_ablation_too(run: RecordedRun) -> None:
+    assert answer("ablation/rollout/success", [run]) == answer("rollout/success", [run])
+
+
+def test_a_cell_that_is_misspelled_is_refused_with_the_one_that_is_meant(run: RecordedRun) -> None:
+    with pytest.raises(ConfigurationError, match=r"mean.*'base/success'"):
+        answer("base/succes", [run])
+
+
 def test_the_start_and_the_test_are_no_iterations(run: RecordedRun) -> None:
     for name, iteration, expected in (
         ("validation/sampled/success", 0, 0.01),
@@ -102,7 +111,7 @@ def test_the_start_and_the_test_are_no_iterations(run: RecordedRun) -> None:
 )
 def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, iteration: int | None) -> None:
     looked_in = re.escape(f"none of them in {run.ablation or run.name} (--of NAME: another run or ablation)")
-    with pytest.raises(ConfigurationError, match=rf"{looked_in}.*test/.*TW-unknown-source"):
+    with pytest.raises(ConfigurationError, match=rf"(?s){looked_in}.*GROUP/METRIC.*test.*TW-unknown-source"):
         answer(what, [run], iteration)
 
 

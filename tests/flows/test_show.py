@@ -42,7 +42,7 @@ def test_a_task_is_shown_over_the_iterations_with_an_episode_of_each(capsys: pyt
     assert everything.count("validation task set after") == 4
     task = shown(capsys, *asked, "--task", task_of(everything))
     assert [task.count(f"validation task set after {number} iterations, sampled") for number in (0, 1, 2)] == [1, 1, 1]
-    assert "3 of 12 episodes that were asked for" in task
+    assert "shown: 3 of 12 such episodes" in task
     assert shown(capsys, *asked, "--task", task_of(everything), "--limit", "2").count("validation task set after") == 2
 
 

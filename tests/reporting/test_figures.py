@@ -66,10 +66,10 @@ def test_one_seed_has_no_interval_bar(report, report_of_one_seed):
 
 def test_strokes_of_equal_values_stand_side_by_side_around_their_value():
     figure, axes = drawing.axes_of(3.0, 1.0)
-    drawing.draw_strokes(axes, [0.5, 0.75, 0.5], 0.0, "black", 5)
+    drawing.draw_strokes(axes, [0.3, 0.75, 0.1 + 0.2], 0.0, "black", 5)
     figure.draw_without_rendering()
     first, second, alone = sorted(float(line.get_transform().transform(line.get_xydata())[0, 0]) for line in axes.lines)
-    half, three_quarters = (float(axes.transData.transform((value, 0.0))[0]) for value in (0.5, 0.75))
+    half, three_quarters = (float(axes.transData.transform((value, 0.0))[0]) for value in (0.3, 0.75))
     assert second - first == pytest.approx(drawing.STROKE_POINTS * figure.dpi / 72)
     assert (first + second) / 2 == pytest.approx(half)
     assert alone == pytest.approx(three_quarters)

@@ -41,6 +41,7 @@ from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, platforms, shortened
 from turnwise.store.withheld import left_out_of
+from turnwise.suggestions import meant
 from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, RunArtifacts, read_text
 from turnwise.tracking.values import mlflow_name
 from turnwise.training_runs.iteration_stages import accounts, recorded_groups
@@ -98,6 +99,9 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None,
 
     Raises ConfigurationError if no run has it.
     """
+    ablations = {run.ablation for run in runs}
+    if len(ablations) == 1:  # a run is called `ABLATION/NAME` elsewhere
+        what = what.removeprefix(f"{ablations.pop()}/")
     if sources := sources_of(what, runs, iteration):
         values = [source.value for source in sources if source.value is not None]
         manner = f"mean of {len(values)} {'runs' if sources[0].run else 'evaluations'}" if len(values) > 1 else ""
@@ -110,13 +114,17 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None,
         columns = dict.fromkeys(column.heading for run in runs for column in _columns(run))
         groups = ("test", *recorded_groups())
         looked_in = ", ".join(dict.fromkeys(run.ablation or run.name for run in runs))
+        cells = [f"{row}/{column}" for row in rows for column in (*columns, *STANDING)]
         raise ConfigurationError(
-            "lineage starts from an artifact of the store, a metric of a run, or a number of the report; "
-            f"{what!r} is none of them in {looked_in} (--of NAME: another run or ablation): say kind/digest; or "
-            f"{'/..., '.join(groups)}/... as in MLflow; or "
-            f"ROW/COLUMN with one of the rows {', '.join(rows)} and of the columns {', '.join(columns)}, "
-            f"{', '.join(STANDING)}, 'iterations to T', 'share above T'; or ROW/COST with one of "
-            f"{', '.join(costs())}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}",
+            "lineage starts from a number of the report, a metric of a run, or an artifact of the store; "
+            f"{what!r} is none of them in {looked_in} (--of NAME: another run or ablation){meant(what, cells)}. Say "
+            "one of\n"
+            f"  ROW/COLUMN     rows {', '.join(rows)}; columns {', '.join(columns)}, {', '.join(STANDING)}, "
+            "iterations to T, share above T\n"
+            f"  ROW/COST       {', '.join(costs())}\n"
+            f"  ROW - ROW      or ROW - ROW/VALUE with {', '.join(COMPARED)}\n"
+            f"  GROUP/METRIC   as in MLflow; groups {', '.join(groups)}\n"
+            "  KIND/DIGEST    an artifact, by the beginning of its digest",
             "TW-unknown-source",
         )
     return number
@@ -377,7 +385,8 @@ def _add_ancestry(branch: Tree, reference: Reference) -> None:
     for code in codes(tree):
         diff = "as committed" if code.uncommitted == "none" else f"and the diff {code.uncommitted[:SHOWN_DIGITS]}"
         artifacts = "1 artifact" if code.artifacts == 1 else f"{code.artifacts} artifacts"
-        branch.add(Text(f"{artifacts} by commit {code.commit[:SHOWN_DIGITS]} {diff}"))
+        made_by = "code outside of Git" if code.commit == "none" else f"commit {code.commit[:SHOWN_DIGITS]} {diff}"
+        branch.add(Text(f"{artifacts} by {made_by}"))
     if of_platforms := platforms(tree):
         branch.add(Text("platform " + ", ".join(digest[:SHOWN_DIGITS] for digest in of_platforms)))
 

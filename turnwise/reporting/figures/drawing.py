@@ -29,6 +29,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.2, 1.5), (6, 2, 1.2, 2), (9, 3))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LEGEND_ROW_INCHES = 0.19
+EQUAL_DIGITS = 9
+"""Differences of equal values may differ in the last digits."""
 STROKE_POINTS = 2.2
 """From one stroke to the next where values are equal."""
 INK, GREY, PALE = "#22262b", "#6a7178", "#dfe3e6"
@@ -153,7 +155,7 @@ def draw_band(axes: Axes, rows: Sequence[tuple[float, float, float, float]], sty
 
 def draw_strokes(axes: Axes, values: Sequence[float], height: float, colour: str, size: float) -> None:
     """Draw a stroke of `size` points for each value; strokes of equal values stand side by side, so each is seen."""
-    for value, times in Counter(values).items():
+    for value, times in Counter(round(value, EQUAL_DIGITS) for value in values).items():
         for place in range(times):
             inches = STROKE_POINTS * (place - (times - 1) / 2) / 72
             moved = axes.transData + ScaledTranslation(inches, 0, axes.figure.dpi_scale_trans)
