@@ -222,7 +222,8 @@ def check(
                 f"--preset belongs to worlds; {name!r} is a {kind}: leave it out", "TW-unread-option"
             )
         report = check_named(kind, name, dict(map(parse_setting, settings or [])))
-    sys.stdout.write("\n".join(report.lines()) + "\n")
+    columns = Console().width if sys.stdout.isatty() else None
+    sys.stdout.write("\n".join(report.lines(columns)) + "\n")
     if certificate is not None:
         _certify(world, parameters, report, certificate, tokenizer)
     if not report.passed:

@@ -118,6 +118,15 @@ def test_what_several_checks_found_alike_is_written_out_once() -> None:
     ]
 
 
+def test_in_a_terminal_what_was_found_is_wrapped_beside_the_name_of_its_check() -> None:
+    report = CheckReport("corridor", (Check("first", True, "3 tasks and what they begin with"),))
+    assert report.lines(40)[0].splitlines() == [
+        "ok      first  3 tasks and what they",
+        "               begin with",
+    ]
+    assert report.lines()[0] == "ok      first  3 tasks and what they begin with"
+
+
 def test_a_world_that_keeps_the_contract_passes_every_check() -> None:
     report = check_world(Corridor(turns=9), count=8, parameters={"turns": 9})
     assert report.passed, report.lines()

@@ -53,7 +53,7 @@ def test_what_is_filtered_out_is_not_shown(capsys: pytest.CaptureFixture[str]) -
     assert sum(counts) == shown(capsys, *asked).count("validation task set after") == 72 and all(counts)
     assert shown(capsys, *asked, "--ending", "success").count("validation task set after") == counts[0]
     assert "after 2 iterations" not in shown(capsys, *asked, "--iteration", "0-1")
-    assert "0 of 0 episodes" in shown(capsys, *asked, "--world", "nowhere")
+    assert "shown: 0 of 0 such episodes" in shown(capsys, *asked, "--world", "nowhere")
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from turnwise.errors import ContractError, raised_at
+
+LEAST_COLUMNS = 24
+"""Of what a check has found, however narrow the terminal is."""
 
 
 class Broken(Exception):
@@ -62,13 +66,21 @@ class CheckReport:
         """The checks that did not pass."""
         return tuple(check for check in self.checks if not check.passed)
 
-    def lines(self) -> list[str]:
-        """The report for the terminal: one line per check, and a verdict. What failed is written out once."""
+    def lines(self, columns: int | None = None) -> list[str]:
+        """The report for the terminal: one line per check, and a verdict. What failed is written out once.
+
+        With `columns`, the terminal's width, what was found is wrapped beside the name of its check.
+        """
         width = max(len(check.name) for check in self.checks)
         rows, said = [], set()
         for check in self.checks:
             again = not check.passed and check.found in said
-            rows.append(f"{check.sign:<6}  {check.name:<{width}}  {'the same' if again else check.found}")
+            head = f"{check.sign:<6}  {check.name:<{width}}  "
+            found = "the same" if again else check.found
+            if columns is not None and "\n" not in found:
+                room = max(columns - len(head), LEAST_COLUMNS)
+                found = f"\n{' ' * len(head)}".join(textwrap.wrap(found, room))
+            rows.append(head + found)
             said.add(check.found)
         applied = [check for check in self.checks if check.applies]
         kept = len(applied) - len(self.failed)
