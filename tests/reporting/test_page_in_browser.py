@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from envs.bandit.world import Bandit
 from envs.browser.chromium import find_chromium
+from turnwise.checking.certificate import certify
 from turnwise.reporting.data.suites import SuiteReport
 from turnwise.reporting.html.page import page
-from turnwise.reporting.html.pages import suite_page, what_if_page
+from turnwise.reporting.html.pages import suite_page, what_if_page, write_certificate
 from turnwise.results.what_if import ChangedSetting, WhatIf, compare_rules
 from turnwise.statistics import student_over_seeds
 from turnwise.statistics.suite import measure_suite
@@ -159,3 +161,12 @@ def test_nothing_is_cut_on_the_page_of_a_suite(browser, tmp_path, width):
     assert "gae in search: no run" in opened.content()
     heights = "() => [...document.querySelectorAll('svg text')].map(each => each.getBoundingClientRect().height)"
     assert min(opened.evaluate(heights)) >= 9, "in pixels"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_cut_on_the_certificate_of_a_world(browser, tmp_path, width):
+    write_certificate(certify(Bandit(), tasks=4, replicas=4), tmp_path)
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto((tmp_path / "certificate.html").as_uri())
+    assert opened.evaluate(CUT) == []
+    assert "Certificate of the world bandit" in opened.content()
