@@ -39,6 +39,9 @@ def test_a_file_gets_an_ablations_verdicts_and_power(tmp_path: Path, capsys: pyt
     assert {"report.html", "report.json", "verdicts.csv", "figures"} <= {
         each.name for each in (tmp_path / "judged").iterdir()
     }
+    page = (tmp_path / "judged" / "report.html").read_text()
+    assert "interquartile mean</th>" in page, "and no column without a value"
+    assert not any(each in page for each in ("normalised</th>", "gain over the warm start</th>", "Vertical lines"))
     read = tw.read_report(tmp_path / "judged")
     assert read.verdicts()["verdict"].tolist() == ["not distinguishable", "lower", "lower"]
 
