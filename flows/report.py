@@ -9,15 +9,16 @@ from pathlib import Path
 
 from tasks.caching import all_dependencies
 from tasks.calls import Call, call
+from tasks.credit.credit import rule_code
 from tasks.playing import playing_code, world_code
 from tasks.report.report import report
 from tasks.restoring import MODELS, trajectories_of
-from turnwise.credit import ESTIMATORS
+from turnwise.credit import rules_of
 from turnwise.credit.selection import RULES
 from turnwise.data.outcomes import LeftOut
 from turnwise.experiment import Experiment
 from turnwise.exports.policy import register_best
-from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
+from turnwise.plugins import MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.records.metrics import comparison_columns, summary_metrics
 from turnwise.records.record import AblationRecord, tracking_uri
 from turnwise.records.results import (
@@ -59,18 +60,16 @@ def computing_code(experiment: Experiment) -> str:
     kernels = sorted({module for stage in stages for module in stage.computing_modules})
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
     plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})
-    code = fingerprint([*kernels, *world_code(experiment), *plugins], without=[*DETERMINES_NOTHING])
+    code = fingerprint([*kernels, *world_code(experiment.world), *plugins], without=[*DETERMINES_NOTHING])
     return digest_of([code, *(function_digest(stage.function) for stage in stages)])
 
 
 def plugin_modules_of(experiment: Experiment) -> list[str]:
     """The modules of all plug-ins that an experiment names."""
-    credit = experiment.credit
-    rules = [credit.estimator] if credit.thought is None else [credit.estimator, credit.thought.estimator]
     return [
         *playing_code(play_parameters(experiment)),
-        *plugin_modules(CREDIT_RULE, [name for name in rules if name not in ESTIMATORS]),
-        *plugin_modules(SELECTION_RULE, [name for name in [experiment.selection.rule] if name not in RULES]),
+        *rule_code(rules_of(experiment.credit)),
+        *plugin_modules(SELECTION_RULE, [experiment.selection.rule], RULES),
         *plugin_modules(MONITOR, experiment.monitors.added.values()),
     ]
 

@@ -13,7 +13,7 @@ The functions return calls (`tasks.calls`), which `flows.train` makes and `flows
 from __future__ import annotations
 
 from tasks.calls import Call, Make, Unrecorded, call
-from tasks.credit.select import SelectParameters, read_missing, select
+from tasks.credit.select import SelectParameters, read_choice, select
 from tasks.health.health import read_health
 from tasks.rollout.evaluate import EvaluationParameters, evaluate
 from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather, rollout
@@ -96,7 +96,7 @@ def select_groups(run: Run, iteration: Iteration, make: Make) -> Reference:
     most = section.options.get("maximum_rounds", MAXIMUM_ROUNDS)
     rounds = [iteration.rollout]
     selection = make(call(select, lambda: parameters, rollout=iteration.rollout, label=label))
-    while not isinstance(selection, Unrecorded) and read_missing(selection) and len(rounds) < most:
+    while not isinstance(selection, Unrecorded) and read_choice(selection).missing and len(rounds) < most:
         rounds.append(make(roll_out(run, iteration, len(rounds))))
         iteration.made["rollout"] = make(call(gather, GatherParameters, rollouts=list(rounds), label=label))
         selection = make(call(select, lambda: parameters, rollout=iteration.rollout, label=label))

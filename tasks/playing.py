@@ -6,7 +6,7 @@ How episodes are played is in `turnwise.agent.playing` and `turnwise.agent.sampl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tasks.restoring import MODELS, opened
 from turnwise.agent.added_rewards import BUILT_IN, files_of, reward_function
@@ -40,22 +40,14 @@ TRAINING = (
 """The modules that train a policy and a critic, for cache keys."""
 
 
-class PlaysWorld(Protocol):
-    """Parameters that name a world."""
-
-    @property
-    def world(self) -> WorldSection:
-        """The world's name and parameters."""
-
-
-def world_code(parameters: PlaysWorld) -> list[str]:
+def world_code(world: WorldSection) -> list[str]:
     """The modules of the world and of its parts, for the cache key: their code determines the result too."""
-    return list(world_class(parameters.world.name).modules(parameters.world.parameters))
+    return list(world_class(world.name).modules(world.parameters))
 
 
 def playing_code(parameters: PlayParameters) -> list[str]:
     """The modules that determine how episodes are played, for the cache key: the world's, and those of plug-ins."""
-    return [*world_code(parameters), *_plugin_modules(parameters)]
+    return [*world_code(parameters.world), *_plugin_modules(parameters)]
 
 
 def playing_reads(parameters: PlayParameters) -> dict[str, Any]:
@@ -85,7 +77,7 @@ def _plugin_modules(parameters: PlayParameters) -> list[str]:
 
 def format_code(name: str) -> list[str]:
     """The module of a reply format, for the cache key; none for those of this package."""
-    return plugin_modules(FORMAT, [] if name in FORMATS else [name])
+    return plugin_modules(FORMAT, [name], FORMATS)
 
 
 def sampled_policy(policy: Reference) -> PolicyWeights:

@@ -83,9 +83,9 @@ def _plugin(kind: PluginKind, key: str, name: str, built_in: tuple[str, ...], pa
     return found
 
 
-def plugin_modules(kind: PluginKind, names: Iterable[str]) -> list[str]:
-    """The modules of those names that are plug-ins, for a cache key: a built-in name has none to add."""
-    return [_target(kind, name).partition(":")[0] for name in names if is_named(kind, name)]
+def plugin_modules(kind: PluginKind, names: Iterable[str], built_in: Collection[str] = ()) -> list[str]:
+    """The modules of those names that are plug-ins, for a cache key: a `built_in` name has none to add."""
+    return [_target(kind, name).partition(":")[0] for name in names if name not in built_in and is_named(kind, name)]
 
 
 def installed(kind: PluginKind) -> tuple[str, ...]:

@@ -294,7 +294,7 @@ class FilterParameters(Section):
 
 
 @task(name="readable_demonstrations", task_run_name="{label}: readable_demonstrations", retries=1)
-@depends_on(code=world_code)
+@depends_on(code=lambda parameters: world_code(parameters.world))
 def readable_demonstrations(
     parameters: FilterParameters, *, demonstrations: Reference, label: str = "readable_demonstrations"
 ) -> Reference:

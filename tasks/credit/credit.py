@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from tasks.caching import depends_on
 from tasks.credit.scores import read_scores
-from tasks.credit.select import read_kept
+from tasks.credit.select import read_choice
 from tasks.orchestration.deferred import task
 from tasks.playing import format_code
 from tasks.restoring import opened, trajectories_of
 from turnwise.agent.formats import format_class, thought_lengths
 from turnwise.config.optimization import ReferencePenalty
-from turnwise.config.schema import Credit, RewardSection, Section
+from turnwise.config.schema import Credit, RewardSection, Section, ThoughtCredit
 from turnwise.credit import (
     ESTIMATORS,
     CreditBatch,
     account,
     estimator_of,
     rollout_advantages,
+    rules_of,
 )
 from turnwise.credit.batch import rewards_of_groups
 from turnwise.credit.selection import trainable
@@ -47,36 +48,26 @@ class CreditParameters(Section):
     """The trajectories of a tree, where groups are trees."""
 
 
-def _rules(parameters: CreditParameters) -> list[str]:
-    section = parameters.credit
-    return [section.estimator] if section.thought is None else [section.estimator, section.thought.estimator]
-
-
-def rule_code(rules: Sequence[str]) -> list[str]:
+def rule_code(rules: Iterable[Credit | ThoughtCredit]) -> list[str]:
     """The modules of those of these rules that are plug-ins."""
-    return plugin_modules(CREDIT_RULE, [name for name in rules if name not in ESTIMATORS])
+    return plugin_modules(CREDIT_RULE, [rule.estimator for rule in rules], ESTIMATORS)
 
 
-def rule_packages(rules: Sequence[str]) -> set[str]:
-    """The packages that these rules declare."""
-    return {package for name in rules for package in estimator_of(name).distributions}
+def rule_reads(rules: Collection[Credit | ThoughtCredit], further: Sequence[str] = ()) -> dict[str, Any]:
+    """What the rules that are plug-ins, and the plug-ins of the `further` modules, read besides their code."""
+    declared = {package for rule in rules for package in estimator_of(rule.estimator).distributions}
+    return plugin_ingredients([*rule_code(rules), *further], declared)
 
 
-def _plugin_code(parameters: CreditParameters) -> list[str]:
-    """The modules of credit rules and formats that are plug-ins."""
-    of_format = [] if parameters.format is None else format_code(parameters.format)
-    return [*rule_code(_rules(parameters)), *of_format]
+def _format_code(parameters: CreditParameters) -> list[str]:
+    return [] if parameters.format is None else format_code(parameters.format)
 
 
 def _code(parameters: CreditParameters) -> list[str]:
     """The modules of plug-ins, and those of the library that only some parameters need."""
     of_penalty = [] if parameters.reference is None else ["turnwise.policy.divergence"]
     of_thoughts = [] if parameters.credit.thought is None else ["turnwise.agent.formats", "turnwise.policy.tokenizer"]
-    return [*_plugin_code(parameters), *of_penalty, *of_thoughts]
-
-
-def _plugin_reads(parameters: CreditParameters) -> dict[str, Any]:
-    return plugin_ingredients(_plugin_code(parameters), rule_packages(_rules(parameters)))
+    return [*rule_code(rules_of(parameters.credit)), *_format_code(parameters), *of_penalty, *of_thoughts]
 
 
 @task(name="credit", task_run_name="{label}: credit", retries=1)
@@ -88,7 +79,7 @@ def _plugin_reads(parameters: CreditParameters) -> dict[str, Any]:
     ),
     writes=CREDIT,
     code=_code,
-    reads=_plugin_reads,
+    reads=lambda parameters: rule_reads(rules_of(parameters.credit), _format_code(parameters)),
     platform_bound=False,
 )
 def credit(
@@ -117,8 +108,10 @@ def credit(
     """
     trajectories = read_arrays(opened(rollout))
     section = parameters.credit
-    groups = None if selection is None else read_kept(selection)
-    kept = trainable(trajectories, groups, grouped=any(estimator_of(name).grouped for name in _rules(parameters)))
+    groups = None if selection is None else frozenset(read_choice(selection).kept)
+    kept = trainable(
+        trajectories, groups, grouped=any(estimator_of(rule.estimator).grouped for rule in rules_of(section))
+    )
     baselines = None if greedy is None else rewards_of_groups(read_arrays(opened(greedy)), parameters.rewards)
     if baselines is not None:
         kept = [index for index in kept if trajectories.group[index] in baselines]

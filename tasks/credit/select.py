@@ -9,7 +9,7 @@ from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
 from turnwise.config.schema import SelectionSection as SelectionSection
 from turnwise.credit.batch import weighted_returns
-from turnwise.credit.selection import RULES, SELECTION, group_deviations, read_selection, write_selection
+from turnwise.credit.selection import RULES, SELECTION, Selection, group_deviations, read_selection, write_selection
 from turnwise.credit.selection import select as choose
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.plugins import SELECTION_RULE, plugin_modules
@@ -29,8 +29,7 @@ class SelectParameters(Section):
 
 
 def _plugin_code(parameters: SelectParameters) -> list[str]:
-    rule = parameters.selection.rule
-    return plugin_modules(SELECTION_RULE, [] if rule in RULES else [rule])
+    return plugin_modules(SELECTION_RULE, [parameters.selection.rule], RULES)
 
 
 @task(name="select", task_run_name="{label}: select", retries=1)
@@ -57,11 +56,6 @@ def select(parameters: SelectParameters, *, rollout: Reference, label: str = "se
     return draft.reference
 
 
-def read_kept(selection: Reference) -> frozenset[int]:
-    """The groups that were kept."""
-    return frozenset(read_selection(default_store().folder(selection)).kept)
-
-
-def read_missing(selection: Reference) -> int:
-    """The number of groups that are still missing from those wanted."""
-    return read_selection(default_store().folder(selection)).missing
+def read_choice(selection: Reference) -> Selection:
+    """Which groups were kept, and how many are missing from those wanted."""
+    return read_selection(default_store().folder(selection))

@@ -9,12 +9,11 @@ estimator is studied on the same cached replays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import Field
 
 from tasks.caching import depends_on
-from tasks.credit.credit import rule_code, rule_packages
+from tasks.credit.credit import rule_code, rule_reads
 from tasks.credit.scores import read_scores
 from tasks.credit_study.score_vectors import read_score_vectors
 from tasks.orchestration.deferred import task
@@ -24,7 +23,6 @@ from turnwise.config.schema import Credit, RewardSection, Section
 from turnwise.credit_study.study import Study, study_replays
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.store import Reference, default_store
-from turnwise.store.plugin_identity import plugin_ingredients
 
 STUDY_FILE = "study.json"
 
@@ -41,21 +39,12 @@ class StudyParameters(Section):
     """Rules that are studied with those that every study has, by title."""
 
 
-def _further(parameters: StudyParameters) -> list[str]:
-    return [credit.estimator for credit in parameters.further.values()]
-
-
-def _plugin_reads(parameters: StudyParameters) -> dict[str, Any]:
-    rules = _further(parameters)
-    return plugin_ingredients(rule_code(rules), rule_packages(rules))
-
-
 @task(name="credit_study", task_run_name="{label}: credit_study", retries=1)
 @depends_on(
     kernel=("turnwise.credit_study.study",),
     writes="credit study 2",
-    code=lambda parameters: rule_code(_further(parameters)),
-    reads=_plugin_reads,
+    code=lambda parameters: rule_code(parameters.further.values()),
+    reads=lambda parameters: rule_reads(parameters.further.values()),
     platform_bound=False,
 )
 def credit_study(

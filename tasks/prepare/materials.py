@@ -35,7 +35,7 @@ from turnwise.world import make_world
 @depends_on(
     kernel=("turnwise.data.task_sets", "turnwise.world.registry"),
     writes=TASK_SETS,
-    code=world_code,
+    code=lambda parameters: world_code(parameters.world),
     platform_bound=False,
 )
 def task_set(parameters: TaskSetParameters, *, label: str = "preparation") -> Reference:

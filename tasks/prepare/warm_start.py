@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
@@ -68,8 +67,20 @@ def warm_start(
 
         def greedy_success(step: int) -> float:
             learner.save(draft.folder)
-            # The engine knows weights by digest, which a draft does not have: so each check gets a name of its own.
-            return _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, task_set)
+            played = play_with_policy(
+                parameters,
+                parameters.compute,
+                tasks_of(task_set, "validation"),
+                1,
+                # The engine knows weights by digest, which a draft does not have: so each check gets a name of its own.
+                policy=PolicyWeights(draft.folder, f"{draft.folder}@{step}"),
+                tokenizer=default_store().folder(tokenizer),
+                temperature=0.0,
+                seed=parameters.warm_start.seed,
+                what="warm start: validation",
+            )
+            metric = the_world(parameters.world).primary_metric
+            return sum(episode_value(each, metric) for each in played.trajectories) / len(played.trajectories)
 
         curve = train_until_success(learner, sequences, parameters.warm_start, greedy_success)
         # Its moments are those of another loss; and the policy would be three times as large.
@@ -77,23 +88,3 @@ def warm_start(
         (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1), encoding="utf-8")
         draft.metrics.update({f"warm_start_{name}": value for name, value in curve[-1].items()})
     return draft.reference
-
-
-def _greedy_success(
-    parameters: WarmStartParameters, policy: Path, digest: str, tokenizer: Reference, task_set: Reference
-) -> float:
-    """The mean of the world's primary metric over greedy episodes on the validation task set."""
-    world = the_world(parameters.world)
-    played = play_with_policy(
-        parameters,
-        parameters.compute,
-        tasks_of(task_set, "validation"),
-        1,
-        policy=PolicyWeights(policy, digest),
-        tokenizer=default_store().folder(tokenizer),
-        temperature=0.0,
-        seed=parameters.warm_start.seed,
-        what="warm start: validation",
-    )
-    values = [episode_value(trajectory, world.primary_metric) for trajectory in played.trajectories]
-    return sum(values) / len(values)

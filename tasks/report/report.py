@@ -17,7 +17,7 @@ from turnwise.store import Reference, default_store
 @depends_on(
     kernel=("turnwise.results.report",),
     writes="report 2",
-    code=world_code,
+    code=lambda parameters: world_code(parameters.world),
 )
 def report(
     parameters: ReportParameters,

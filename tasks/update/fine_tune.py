@@ -16,7 +16,6 @@ from tasks.update.update import same_policy
 from turnwise.agent.playing import PlayParameters
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.optimization import Evolution
-from turnwise.data.arrays import SequenceBatch
 from turnwise.data.trajectory_files import read_advantages, read_arrays
 from turnwise.policy.learner.supervised import imitate, selected_trajectories
 from turnwise.policy.model_files import POLICY
@@ -67,7 +66,9 @@ def fine_tune(
         logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)
         return same_policy(policy, parameters.learner)
     own, _ = read_arrays(opened(rollout)).select(kept).segments()
-    shown = _demonstrated(parameters, tokenizer, demonstrations)
+    shown = None
+    if parameters.evolution.demonstration_share:
+        shown = sequences_to_imitate(parameters, tokenizer, demonstrations)
     learner = MODELS.take_learner(start, parameters.learner)
     with default_store().write("policy") as draft:
         metrics = imitate(
@@ -86,13 +87,3 @@ def fine_tune(
         draft.metrics.update(metrics, skipped=0.0)
     MODELS.keep_learner(draft.reference, parameters.learner, learner)
     return draft.reference
-
-
-def _demonstrated(
-    parameters: FineTuneParameters, tokenizer: Reference, demonstrations: Reference
-) -> SequenceBatch | None:
-    """The demonstrations as token sequences; None where their share is 0."""
-    if not parameters.evolution.demonstration_share:
-        return None
-    play = PlayParameters(**{name: getattr(parameters, name) for name in PlayParameters.model_fields})
-    return sequences_to_imitate(play, tokenizer, demonstrations)

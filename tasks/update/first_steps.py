@@ -12,12 +12,10 @@ from tasks.orchestration.deferred import task
 from tasks.playing import TRAINING, asking_code, hindsight_reads
 from tasks.restoring import MODELS, opened
 from tasks.update.update import UpdateParameters, batch_of
-from turnwise.agent.playing import PlayParameters
 from turnwise.config.schema import Section
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
-from turnwise.store.plugin_identity import Outside
 
 FIRST_STEPS = "first steps 1"
 """The layout of this file. It is in the cache key of who writes it: a changed layout gets another number."""
@@ -30,16 +28,6 @@ class FirstStepsParameters(Section):
     updates: dict[str, UpdateParameters]
     taken: bool
     """Whether the step is taken, for which the policy's optimizer state is needed."""
-
-    @property
-    def play(self) -> PlayParameters | None:
-        """How the episodes were played, where an update shows the policy what came of them; else None."""
-        return next((each.play for each in self.updates.values() if each.play is not None), None)
-
-    @property
-    def teacher(self) -> Outside | None:
-        """The model that an update learns from; None where none does."""
-        return next((each.teacher for each in self.updates.values() if each.teacher is not None), None)
 
 
 @dataclass(frozen=True)
@@ -56,8 +44,12 @@ class FirstSteps:
 @depends_on(
     kernel=(*TRAINING, "turnwise.policy.adaptive_penalty", "turnwise.policy.learner.first_step"),
     writes=FIRST_STEPS,
-    code=lambda parameters: asking_code(parameters.play, parameters.teacher),
-    reads=lambda parameters: hindsight_reads(parameters.play),
+    code=lambda parameters: [
+        name for each in parameters.updates.values() for name in asking_code(each.play, each.teacher)
+    ],
+    reads=lambda parameters: {
+        name: read for name, each in parameters.updates.items() if (read := hindsight_reads(each.play))
+    },
 )
 def first_steps(
     parameters: FirstStepsParameters,

@@ -33,7 +33,7 @@ class KeepParameters(Section):
 @depends_on(
     kernel=("turnwise.credit.batch", "turnwise.credit.rejection_sampling", "turnwise.credit.selection"),
     writes=CREDIT,
-    code=world_code,
+    code=lambda parameters: world_code(parameters.world),
     platform_bound=False,
 )
 def keep(parameters: KeepParameters, *, rollout: Reference, label: str = "keep") -> Reference:

@@ -17,6 +17,7 @@ from turnwise.credit.estimators import (
     estimator_of,
     require_options,
     rollout_advantages,
+    rules_of,
     value_targets,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "estimator_of",
     "require_options",
     "rollout_advantages",
+    "rules_of",
     "turn_means",
     "value_targets",
 ]

@@ -38,7 +38,7 @@ from turnwise.plugins import CREDIT_RULE, installed, is_named, plugin
 from turnwise.world import quoted
 
 if TYPE_CHECKING:  # a section's values are parameters of a stage, and are in its cache key by themselves
-    from turnwise.config.schema import Credit
+    from turnwise.config.schema import Credit, ThoughtCredit
 
 _CRITIC = ("reply_lengths", "values")
 
@@ -243,6 +243,11 @@ def _required(name: str, estimator: Estimator, batch: CreditBatch, returned: Any
             f"{name!r} must return finite numbers; found {advantages.values.tolist()[:8]}", "TW-not-finite"
         )
     return advantages
+
+
+def rules_of(credit: Credit) -> list[Credit | ThoughtCredit]:
+    """The rules that are configured, with their options: of replies, or of actions and of thoughts."""
+    return [credit] if credit.thought is None else [credit, credit.thought]
 
 
 def rollout_advantages(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from turnwise.config.schema import Credit, ThoughtCredit
-from turnwise.credit import ESTIMATORS, estimator_of, require_options
+from turnwise.credit import ESTIMATORS, estimator_of, require_options, rules_of
 from turnwise.credit.batch import RESCORED, Rescored
 from turnwise.credit.declaration import require_answer, require_declaration
 from turnwise.errors import ConfigurationError, CreditError
@@ -87,8 +87,8 @@ def teacher_of(credit: Credit) -> str | None:
 
     Raises ConfigurationError where the rules of action and thought differ in it: a rollout is scored by one of them.
     """
-    rules: list[Credit | ThoughtCredit] = [credit] if credit.thought is None else [credit, credit.thought]
-    teachers = {rule.options.get("teacher") for rule in rules if "hindsight" in estimator_of(rule.estimator).needs}
+    learning = [rule for rule in rules_of(credit) if "hindsight" in estimator_of(rule.estimator).needs]
+    teachers = {rule.options.get("teacher") for rule in learning}
     if len(teachers) > 1:
         raise ConfigurationError(
             "credit.thought.options.teacher must be that of credit.options, since one teacher scores a rollout; found "
@@ -116,8 +116,7 @@ def require_greedy(credit: Credit, scheme: str, selection: str) -> None:
 
 
 def _needs(credit: Credit, need: str) -> bool:
-    rules = [credit.estimator] if credit.thought is None else [credit.estimator, credit.thought.estimator]
-    return any(need in estimator_of(name).needs for name in rules)
+    return any(need in estimator_of(rule.estimator).needs for rule in rules_of(credit))
 
 
 def require_trees(credit: Credit, scheme: str, trees: int | None, group_size: int, selection: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from stage_samples import saved, trajectory, turn
 
-from tasks.credit.select import SelectParameters, read_kept, read_missing, select
+from tasks.credit.select import SelectParameters, read_choice, select
 from turnwise.config.schema import RewardSection, SelectionSection
 from turnwise.credit.selection import SELECTION_FILE
 from turnwise.errors import ConfigurationError
@@ -51,7 +51,7 @@ def test_the_deviations_are_those_of_the_weighted_returns() -> None:
 
 def test_the_groups_that_a_rule_keeps_are_read_back_and_the_rest_is_counted() -> None:
     reference = selected("uncertainty", share=0.5)
-    assert (read_kept(reference), read_missing(reference)) == (frozenset({0, 2}), 0)
+    assert ((choice := read_choice(reference)).kept, choice.missing) == ((0, 2), 0)
     metrics = default_store().metrics(reference)
     assert (metrics["groups_sampled"], metrics["groups_kept"], metrics["groups_dropped"]) == (4, 2, 2)
     assert (metrics["groups_without_spread"], metrics["kept_without_spread"]) == (2, 0)
@@ -61,8 +61,8 @@ def test_the_groups_that_a_rule_keeps_are_read_back_and_the_rest_is_counted() ->
 
 def test_a_rule_that_samples_again_says_how_many_groups_are_missing() -> None:
     reference = selected("mixed", wanted=5)
-    assert (read_kept(reference), read_missing(reference)) == (frozenset({0, 2}), 3)
-    assert read_kept(selected("mixed", wanted=1)) == {0}, "no more than are wanted"
+    assert ((choice := read_choice(reference)).kept, choice.missing) == ((0, 2), 3)
+    assert read_choice(selected("mixed", wanted=1)).kept == (0,), "no more than are wanted"
 
 
 def test_only_the_random_rule_depends_on_the_iteration() -> None:
