@@ -109,6 +109,12 @@ def test_limits_hold_for_every_task_and_splits_have_no_end_unless_a_world_says_o
     assert FrozenLake.modules({}) == ("envs.frozen_lake.lake",)
 
 
+def test_a_world_without_a_grammar_is_refused_where_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(FrozenLake, "grammar")
+    with pytest.raises(ConfigurationError, match=r"'frozen_lake' must have.*it has no grammar.*TW-plugin-kind"):
+        make_world("frozen_lake", {})
+
+
 # The page
 
 
