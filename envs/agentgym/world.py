@@ -37,6 +37,7 @@ from turnwise.world import (
     Task,
     World,
     http_address,
+    one_of,
     positive,
     whole_number,
 )
@@ -88,9 +89,7 @@ class AgentGym(World):
     ) -> None:
         if not isinstance(server_version, str):
             raise ValueError(f"server_version must be a text; found {server_version!r}")
-        if server not in SERVERS:
-            raise ValueError(f"server must be one of {', '.join(sorted(SERVERS))}; found {server!r}")
-        self.server = server
+        self.server = one_of("server", server, sorted(SERVERS))
         self.row = adapted(SERVERS[server], fields or {})
         self.address = http_address("address", address)
         self.items = _disjoint({"train": train, "validation": validation, "test": test})

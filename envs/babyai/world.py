@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from envs.babyai.episode import LEGAL, LevelEnvironment
 from envs.babyai.levels import REFUSED, playable, seed_of_split
 from turnwise import seeding
-from turnwise.world import Limits, Reward, Split, Task, World, whole_number
+from turnwise.world import Limits, Reward, Split, Task, World, true_or_false, whole_number
 
 SMALL = ("GoToRedBallNoDists", "GoToObj", "GoToLocal", "PickupLoc", "OpenDoor")
 AGENTGYM = (
@@ -90,9 +90,7 @@ class BabyAI(World):
     def __init__(self, *, levels: Sequence[str] = SMALL, turns: int = 20, go_to: bool = False) -> None:
         self.levels = _levels(levels)
         self.limits = Limits(turns=whole_number("turns", turns, 1, 2000))
-        if not isinstance(go_to, bool):
-            raise ValueError(f"go_to must be true or false; found {go_to!r}")
-        self.go_to = go_to
+        self.go_to = true_or_false("go_to", go_to)
         self._family = f"{self.name}/{self.version}/"
         walk = (
             " go to COLOR THING, or go to THING, walks up to the nearest such thing in view, if a way to it is in view."

@@ -36,8 +36,10 @@ from turnwise.world import (
     Step,
     Task,
     World,
+    one_of,
     require_family,
     share,
+    true_or_false,
 )
 
 
@@ -86,15 +88,9 @@ class Bandit(World):
         high_probability: float = 0.25,
         swapped: bool = False,
     ) -> None:
-        if theme not in THEMES:
-            raise ValueError(f"theme must be one of {', '.join(THEMES)}; found {theme!r}")
-        if unseen not in UNSEEN:
-            raise ValueError(f"unseen must be one of {', '.join(UNSEEN)}; found {unseen!r}")
-        if not isinstance(swapped, bool):
-            raise ValueError(f"swapped must be true or false; found {swapped!r}")
-        self.theme = theme
-        self.unseen = unseen
-        self.swapped = swapped
+        self.theme = one_of("theme", theme, THEMES)
+        self.unseen = one_of("unseen", unseen, UNSEEN)
+        self.swapped = true_or_false("swapped", swapped)
         self.low_payoff = share("low_payoff", low_payoff)
         self.high_payoff = share("high_payoff", high_payoff)
         self.high_probability = share("high_probability", high_probability)

@@ -19,12 +19,12 @@ from envs.browser.actions import GRAMMAR
 from envs.browser.chromium import find_chromium, version_of
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.problem import PageProblem, PageVerdict
-from envs.browser.reading import PageReading, View
+from envs.browser.reading import VIEWS, PageReading, View
 from envs.browser.webarena_checks import LOAD_SECONDS
 from envs.browser.webarena_tasks import PLACEHOLDER, WebArenaTask, read_tasks
-from envs.browser.world import INSTRUCTION, REWARDS, checked_view
+from envs.browser.world import INSTRUCTION, REWARDS
 from turnwise import seeding
-from turnwise.world import SPLITS, Limits, Reward, ScriptedAction, Split, Task, World, whole_number
+from turnwise.world import SPLITS, Limits, Reward, ScriptedAction, Split, Task, World, one_of, whole_number
 
 
 class WebArena(World):
@@ -65,12 +65,12 @@ class WebArena(World):
         if not isinstance(sites_version, str):
             raise ValueError(f"sites_version must be a text; found {sites_version!r}")
         self.sites = _sites(sites)
-        self.view = checked_view(view)
+        self.view = one_of("view", view, VIEWS)
         self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.most_lines = whole_number("most_lines", most_lines, 10, 10_000)
         self.executable = executable
-        _one_of("unsupported", unsupported, ("refuse", "leave out"))
-        self.splits = _one_of("splits", splits, ("test", "templates"))
+        one_of("unsupported", unsupported, ("refuse", "leave out"))
+        self.splits = one_of("splits", splits, ("test", "templates"))
         tasks, self.refused = read_tasks(Path(task_files), self.sites, None if logins is None else Path(logins))
         if self.refused and unsupported == "refuse":
             told = "; ".join(f"task {number}: {reason}" for number, reason in self.refused.items())
@@ -175,9 +175,3 @@ def _sites(value: Mapping[str, str]) -> dict[str, str]:
                 f"found {placeholder!r}: {address!r}"
             )
     return {placeholder: address.rstrip("/") for placeholder, address in value.items()}
-
-
-def _one_of(name: str, value: str, known: Sequence[str]) -> str:
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}")
-    return value

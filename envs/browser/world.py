@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 from envs.browser import miniwob, shop, shop_problems
 from envs.browser.actions import GRAMMAR
@@ -14,10 +14,10 @@ from envs.browser.episode import BrowserEnvironment
 from envs.browser.loopback import Loopback
 from envs.browser.miniwob import MiniWobProblem
 from envs.browser.problem import PageProblem
-from envs.browser.reading import View
+from envs.browser.reading import VIEWS, View
 from envs.browser.shop_problems import ShopProblem
 from turnwise import seeding
-from turnwise.world import Limits, Reward, Split, Task, World, whole_number
+from turnwise.world import Limits, Reward, Split, Task, World, one_of, whole_number
 
 PAGES: Mapping[str, tuple[str, ...]] = {
     f"shop-{shop.VERSION}": shop_problems.KINDS,
@@ -65,7 +65,7 @@ class Browser(World):
         executable: str | None = None,
     ) -> None:
         self.kinds = _kinds(pages)
-        self.view = checked_view(view)
+        self.view = one_of("view", view, VIEWS)
         self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.most_lines = whole_number("most_lines", most_lines, 10, 10_000)
         self.executable = executable
@@ -125,13 +125,6 @@ class Browser(World):
         if found[2].startswith("shop"):
             return ShopProblem(_shops(), found[3], task.seed, task.split)
         return MiniWobProblem(found[3], task.seed)
-
-
-def checked_view(value: View) -> View:
-    """The view itself. Raises ValueError for an unknown one."""
-    if value not in get_args(View):
-        raise ValueError(f"view must be one of {', '.join(get_args(View))}; found {value!r}")
-    return value
 
 
 def _kinds(value: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -32,6 +32,7 @@ from turnwise.world import (
     Step,
     Task,
     World,
+    one_of,
     require_family,
     share,
     whole_number,
@@ -91,9 +92,7 @@ class FrozenLake(World):
             actions=whole_number("actions", actions, 1, 1000),
         )
         self.symbols = _six_symbols(symbols)
-        if view not in VIEWS:
-            raise ValueError(f"view must be one of {', '.join(VIEWS)}; found {view!r}")
-        self.view = view
+        self.view = one_of("view", view, VIEWS)
         self._family = f"{self.name}/{self.version}/{self.size}x{self.size}-p{self.frozen}/"
         aim = "Walk over the ice to the goal."
         if self.success_rate < 1:

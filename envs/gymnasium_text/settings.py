@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from turnwise.world import whole_number
+from turnwise.world import one_of, whole_number
 
 ACTIONS = ("named", "text")
 VIEWS = ("template", "ansi", "text")
@@ -47,9 +47,8 @@ class Settings:
                 "success_reward or success_info must say when an episode succeeds, and not both; "
                 f"found {self.success_reward!r} and {self.success_info!r}"
             )
-        for name, value, allowed in (("view", self.view, VIEWS), ("starts", self.starts, STARTS)):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}; found {value!r}")
+        one_of("view", self.view, VIEWS)
+        one_of("starts", self.starts, STARTS)
         whole_number("turns", self.turns, 1, 10_000)
 
     def _require_names(self) -> None:
@@ -80,8 +79,7 @@ def settings_of(identifier: str, given: Mapping[str, Any]) -> Settings:
     if {"success_reward", "success_info"} & chosen.keys():
         known.update(success_reward=None, success_info=None)
     complete = {**known, **chosen}
-    if complete.get("action", "named") not in ACTIONS:
-        raise ValueError(f"action must be one of {', '.join(ACTIONS)}; found {complete['action']!r}")
+    one_of("action", complete.get("action", "named"), ACTIONS)
     needed = ("instruction", "grammar" if complete.get("action") == "text" else "action_values")
     if missing := [name for name in needed if complete.get(name) is None]:
         raise ValueError(f"{' and '.join(missing)} must be given for {identifier!r}: known are only {', '.join(KNOWN)}")

@@ -34,6 +34,7 @@ from turnwise.world import (
     World,
     make_world,
     positive,
+    true_or_false,
     with_preset,
     world_class,
 )
@@ -67,8 +68,7 @@ class Mixture(World):
         test: Sequence[str] | None = None,
         introduce: bool = True,
     ) -> None:
-        if not isinstance(introduce, bool):
-            raise ValueError(f"introduce must be true or false; found {introduce!r}")
+        true_or_false("introduce", introduce)
         descriptions = described(parts)
         validation = train if validation is None else validation
         named: dict[Split, Sequence[str] | None] = {"train": train, "validation": validation, "test": test}

@@ -16,7 +16,7 @@ from envs.search.episode import SearchEnvironment
 from envs.search.facts import ATTRIBUTION, PHRASES, READABLE, facts
 from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, draw, find, split_of
 from turnwise import seeding
-from turnwise.world import Column, Limits, Reward, Split, Task, World, share, whole_number
+from turnwise.world import Column, Limits, Reward, Split, Task, World, share, whole_number, whole_numbers
 
 
 class Search(World):
@@ -82,7 +82,7 @@ class Search(World):
         longest_name: int = READABLE,
         relations: Sequence[str] = tuple(PHRASES),
     ) -> None:
-        self.hops = _hops(hops)
+        self.hops = whole_numbers("hops", hops, 1, MAXIMUM_HOPS)
         self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.passages = whole_number("passages", passages, 1, MAXIMUM_RESULTS)
         self.needless_share = share("needless_share", needless_share)
@@ -155,16 +155,4 @@ def _uniform(question: Question) -> float:
 def _relations(value: Sequence[str]) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not value or not set(value) <= set(PHRASES):
         raise ValueError(f"relations must be a list of some of {', '.join(PHRASES)}; found {value!r}")
-    return tuple(value)
-
-
-def _hops(value: Sequence[int]) -> tuple[int, ...]:
-    known = range(1, MAXIMUM_HOPS + 1)
-    if (
-        not isinstance(value, list | tuple)
-        or not value
-        or len(set(map(str, value))) != len(value)
-        or not all(isinstance(hops, int) and not isinstance(hops, bool) and hops in known for hops in value)
-    ):
-        raise ValueError(f"hops must be a list of different whole numbers from 1 to {MAXIMUM_HOPS}; found {value!r}")
     return tuple(value)

@@ -37,6 +37,7 @@ from turnwise.world import (
     Step,
     Task,
     World,
+    one_of,
     require_family,
     whole_number,
 )
@@ -112,9 +113,7 @@ class Sokoban(World):
             longest=longest,
             reverse_moves=whole_number("reverse_moves", reverse_moves, 1, 1000),
         )
-        if view not in VIEWS:
-            raise ValueError(f"view must be one of {', '.join(VIEWS)}; found {view!r}")
-        self.view = view
+        self.view = one_of("view", view, VIEWS)
         self.symbols = _seven_symbols(symbols)
         recipe = self._recipe
         kind = f"{recipe.size}x{recipe.size}-boxes{recipe.boxes}-solution{recipe.shortest}to{recipe.longest}"

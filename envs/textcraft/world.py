@@ -16,7 +16,7 @@ from envs.textcraft.commands import LEGAL
 from envs.textcraft.episode import CraftingEnvironment
 from envs.textcraft.problems import DEPTHS, VERSION, find, goals, problems
 from envs.textcraft.recipes import GAME_VERSION, depth
-from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
+from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number, whole_numbers
 
 
 class TextCraft(World):
@@ -63,7 +63,7 @@ class TextCraft(World):
     def __init__(
         self, *, depths: Sequence[int] = DEPTHS, distractors: int = 10, wanted: int = 1, turns: int = 20
     ) -> None:
-        self.depths = _depths(depths)
+        self.depths = whole_numbers("depths", depths, 1, 4)
         self.distractors = whole_number("distractors", distractors, 0, 50)
         self.wanted = whole_number("wanted", wanted, 1, 16)
         self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
@@ -98,14 +98,3 @@ class TextCraft(World):
             f"Recipes of Minecraft {GAME_VERSION} from the package minecraft-data 3.20.0 (PrismarineJS, N. Vito "
             "Gamberini and contributors), MIT licence."
         )
-
-
-def _depths(value: Sequence[int]) -> tuple[int, ...]:
-    if (
-        not isinstance(value, list | tuple)
-        or not value
-        or len(set(map(str, value))) != len(value)
-        or not all(isinstance(each, int) and not isinstance(each, bool) and each in DEPTHS for each in value)
-    ):
-        raise ValueError(f"depths must be a list of different whole numbers from 1 to 4; found {value!r}")
-    return tuple(value)

@@ -17,7 +17,7 @@ from envs.webshop.pages import PageStyle
 from envs.webshop.products import Goal
 from envs.webshop.shop import MAXIMUM_RESULTS, Shop, own_shop, shop_from_files
 from turnwise import seeding
-from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
+from turnwise.world import Column, Limits, Reward, Split, Task, World, true_or_false, whole_number
 
 PRODUCTS = 4000
 """Default number of products in our own shop."""
@@ -79,8 +79,8 @@ class WebShop(World):
         self.limits = Limits(turns=whole_number("turns", turns, 3, 1000))
         self.style = PageStyle(
             results_per_page=whole_number("results_per_page", results_per_page, 1, MAXIMUM_RESULTS),
-            description=_yes_or_no("description", description),
-            repeat_goal=_yes_or_no("repeat_goal", repeat_goal),
+            description=true_or_false("description", description),
+            repeat_goal=true_or_false("repeat_goal", repeat_goal),
         )
         self._files = _files(catalogue, goals, attributes)
 
@@ -149,12 +149,6 @@ class WebShop(World):
             "options": len(goal.options),
         }
         return Task(self.name, name, split, seeding.derive(0, name), tags)
-
-
-def _yes_or_no(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false; found {value!r}")
-    return value
 
 
 def _files(catalogue: str | None, goals: str | None, attributes: str | None) -> tuple[Path, Path, Path | None] | None:

@@ -17,7 +17,7 @@ from turnwise.world.contract import (
     World,
     require_family,
 )
-from turnwise.world.parameters import http_address, positive, share, whole_number
+from turnwise.world.parameters import http_address, one_of, positive, share, true_or_false, whole_number, whole_numbers
 from turnwise.world.registry import (
     ENTRY_POINTS,
     installed_worlds,
@@ -53,12 +53,15 @@ __all__ = [
     "installed_worlds",
     "make_world",
     "missing_package",
+    "one_of",
     "positive",
     "quoted",
     "require_family",
     "running_future",
     "share",
+    "true_or_false",
     "whole_number",
+    "whole_numbers",
     "with_preset",
     "world_class",
 ]

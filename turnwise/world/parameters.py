@@ -5,13 +5,42 @@ The message has the parameter's name, what must hold and what was found.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
 from urllib.parse import urlsplit
+
+Choice = TypeVar("Choice", bound=str)
 
 
 def whole_number(name: str, value: object, lowest: int, highest: int) -> int:
     """The value if it is an int (not a bool) from `lowest` to `highest`. Raises ValueError otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
         raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
+    return value
+
+
+def whole_numbers(name: str, value: object, lowest: int, highest: int) -> tuple[int, ...]:
+    """The value if it is a list of different ints (not bools) in these bounds. Raises ValueError otherwise."""
+    listed = tuple(value) if isinstance(value, list | tuple) else ()
+    valid = all(type(each) is int and lowest <= each <= highest for each in listed)
+    if not listed or not valid or len(set(listed)) < len(listed):
+        raise ValueError(
+            f"{name} must be a list of different whole numbers from {lowest} to {highest}; found {value!r}"
+        )
+    return listed
+
+
+def true_or_false(name: str, value: object) -> bool:
+    """The value if it is a bool. Raises ValueError otherwise."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false; found {value!r}")
+    return value
+
+
+def one_of(name: str, value: Choice, known: Iterable[Choice]) -> Choice:
+    """The value if it is one of those known. Raises ValueError otherwise."""
+    if value not in (listed := tuple(known)):
+        raise ValueError(f"{name} must be one of {', '.join(listed)}; found {value!r}")
     return value
 
 
