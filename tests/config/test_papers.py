@@ -17,7 +17,7 @@ from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes
 from turnwise.config.agent import requested_rewards
 from turnwise.credit.batch import weighted_rewards
-from turnwise.curriculum.rules import Fixed, Staged
+from turnwise.curriculum.rules import Staged
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.experiment import Experiment, load
 from turnwise.world import Limits, ScriptedAction, Task
@@ -174,7 +174,7 @@ def test_agentgym_rls_worlds_have_the_papers_horizons_and_the_releases_batches(
     assert (optimization.mini_batches, optimization.epochs) == (steps_of_batch, 1)
     assert base.critic.mini_batches == steps_of_batch
     for variant in set(base.ablation.variants) - {"scaling-inter"}:
-        assert base.variant(variant).made_curriculum == Fixed(fixed)
+        assert base.variant(variant).made_curriculum == Staged((fixed,))
     scaling = base.variant("scaling-inter")
     assert scaling.made_curriculum == Staged(stages, (each, each))
     assert scaling.made_world.limits.turns == stages[-1]

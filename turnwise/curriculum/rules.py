@@ -97,51 +97,16 @@ class Curriculum(ABC):
 
 
 @dataclass(frozen=True)
-class Fixed(Curriculum):
-    """The same limit at every iteration."""
-
-    limit: int
-
-    @property
-    def shortest(self) -> int:
-        """The limit."""
-        return self.limit
-
-    @property
-    def longest(self) -> int:
-        """The limit."""
-        return self.limit
-
-    def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
-        """The state, unchanged."""
-        return state
-
-    def require_iterations(self, iterations: int) -> None:
-        """Accept any number of iterations."""
-
-
-@dataclass(frozen=True)
 class Staged(Curriculum):
-    """Growing limits, one per stage; each stage lasts a number of iterations, the last one to the end of the run."""
+    """Growing limits, one per stage; each stage lasts a number of iterations, the last one to the end of the run.
+
+    A single stage is the same limit at every iteration: the rule `fixed`.
+    """
 
     limits: tuple[int, ...]
-    """The limit of each stage, in turns; at least two, growing."""
-    lengths: tuple[int, ...]
+    """The limit of each stage, in turns."""
+    lengths: tuple[int, ...] = ()
     """Iterations of every stage but the last."""
-
-    def __post_init__(self) -> None:
-        if len(self.limits) < 2 or any(later <= earlier for earlier, later in pairwise(self.limits)):
-            raise ConfigurationError(
-                f"the limits of a staged curriculum must grow from stage to stage, with two stages at least; found "
-                f"{list(self.limits)}: put them in order, or set rule to 'fixed' for a single one",
-                "TW-curriculum-order",
-            )
-        if len(self.lengths) != len(self.limits) - 1:
-            raise ConfigurationError(
-                f"every stage but the last, which goes on to the end, must have a length; found {len(self.limits)} "
-                f"limits and the lengths {list(self.lengths)}: give one number for all, or {len(self.limits) - 1}",
-                "TW-curriculum-lengths",
-            )
 
     @property
     def shortest(self) -> int:
@@ -278,8 +243,8 @@ def require_playable(curriculum: Curriculum, iterations: int, section: WorldSect
         ) from error
 
 
-def _fixed(turns: int, *, limit: Count | None = None) -> Fixed:
-    return Fixed(turns if limit is None else limit)
+def _fixed(turns: int, *, limit: Count | None = None) -> Staged:
+    return Staged((turns if limit is None else limit,))
 
 
 def _require_lengths(lengths: Any) -> Any:
@@ -319,7 +284,20 @@ def _staged(
             "TW-curriculum-lengths",
         )
     each = _listed(lengths)
-    return Staged(tuple(limits), tuple(each if isinstance(lengths, list | tuple) else each * (len(limits) - 1)))
+    each = each if isinstance(lengths, list | tuple) else each * (len(limits) - 1)
+    if len(limits) < 2 or any(later <= earlier for earlier, later in pairwise(limits)):
+        raise ConfigurationError(
+            f"the limits of a staged curriculum must grow from stage to stage, with two stages at least; found "
+            f"{list(limits)}: put them in order, or set rule to 'fixed' for a single one",
+            "TW-curriculum-order",
+        )
+    if len(each) != len(limits) - 1:
+        raise ConfigurationError(
+            f"every stage but the last, which goes on to the end, must have a length; found {len(limits)} limits and "
+            f"the lengths {each}: give one number for all, or {len(limits) - 1}",
+            "TW-curriculum-lengths",
+        )
+    return Staged(tuple(limits), tuple(each))
 
 
 _MORE_THAN_ONE = because("one value has no spread")
