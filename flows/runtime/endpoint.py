@@ -116,7 +116,7 @@ class Recording(AbstractContextManager["Recording"]):
         import uvicorn
 
         app = create_application(self.recorder, host, token)
-        uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False)
+        uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False, lifespan="off")
 
     def _frame(self, tools: str) -> ConversationFrame:
         return ConversationFrame(self._tokenizer, self._end_tokens, json.loads(tools))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -244,3 +247,34 @@ def test_learning_refuses_what_recorded_episodes_do_not_have(estimator: str) -> 
     chosen = tw.load(ROOT / "tests" / "end_to_end" / "tiny.yaml", settings={"credit.estimator": estimator})
     with pytest.raises(ConfigurationError, match="TW-credit-needs-more"):
         tw.learn(chosen, "rollout/1", "policy/1", quiet=True)
+
+
+def test_ctrl_c_twice_ends_the_command_with_what_was_recorded_and_no_traceback(
+    turnwise_home: Path, tmp_path: Path
+) -> None:
+    base = Path(tw.__file__).parent / "policy" / "base" / "base-1m"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "flows.commands.cli", "record", str(base), "--port", str(port)]
+    with (tmp_path / "said").open("wb") as said:
+        recording = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        try:
+            while not _answers(f"http://127.0.0.1:{port}/status"):
+                assert recording.poll() is None, (tmp_path / "said").read_text()
+                time.sleep(0.2)
+            for _ in range(2):  # as one who is impatient does
+                recording.send_signal(signal.SIGINT)
+                time.sleep(0.02)  # else they are one signal
+            assert recording.wait() == 0
+        finally:
+            recording.kill()
+            recording.wait()
+    assert "Traceback" not in (tmp_path / "said").read_text()
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(address).status_code == 200
+    except httpx.ConnectError:
+        return False
