@@ -15,6 +15,7 @@ from rich.console import Console
 
 from flows.learning import credit_rollout, first_critic, rescore_rollout, train_critic, value_rollout
 from flows.prepare import prepare_materials, prepare_policy
+from flows.python.recorded import runs
 from flows.runtime.flow_runs import untagged_tasks
 from flows.sampling import roll_out
 from tasks.credit_study.credit_study import StudyParameters, credit_study, read_study
@@ -98,20 +99,22 @@ def study_credit(
     policy: str | None,
     tasks: int,
     replay_count: int,
-    runs: Sequence[RecordedRun] = (),
+    success: Sequence[str] = (),
     quiet: bool = False,
     critic_rollouts: int = CRITIC_ROLLOUTS,
 ) -> StudyRun:
     """Study the policy that `policy` names (None: the experiment's warm start) and write `results/credit-study`.
 
     The critic of the rules that need one has learned from so many rollouts of the policy on training tasks.
-    The closeness of each rule is held against the success of the recorded `runs` that were trained with it.
+    The closeness of each rule is held against the success of the recorded runs that were trained with it, which
+    `success` names as `turnwise.runs` takes them: Prefect refuses parameters of more than 512 KiB, as forty runs are.
 
     Raises ConfigurationError, before any compute, for numbers that are out of range, a policy that does not exist, and
-    runs that differ from one another, or from the experiment, in more than their rules.
+    no such runs, and runs that differ from one another, or from the experiment, in more than their rules.
     """
     _require_sense(experiment, tasks, replay_count)
-    recorded = _recorded_success(experiment, runs) if runs else None
+    compared = list(runs(*success)) if success else []
+    recorded = _recorded_success(experiment, compared) if compared else None
     named = None if policy is None else find_policy(policy)
     display = Display(Console(quiet=quiet), _expected_stages(experiment, named is None, tasks, critic_rollouts))
     with display.showing():
@@ -124,15 +127,15 @@ def study_credit(
         artifacts = _stages(experiment, prepared, tasks, replay_count, critic_rollouts)
     study = read_study(artifacts.study)
     about = _about(experiment, prepared.warm_start, artifacts, replay_count, critic_rollouts)
-    success: list[SuccessStudy] = []
+    held: list[SuccessStudy] = []
     if recorded is not None:
         titles, at_budgets = recorded
         seed = seeding.derive(experiment.evaluation.seed, FOLDER)
-        success += [success_study(study, titles, each, seed=seed) for each in at_budgets]
-        about |= {"runs": ", ".join(dict.fromkeys(run.ablation for run in runs))}
+        held += [success_study(study, titles, each, seed=seed) for each in at_budgets]
+        about |= {"runs": ", ".join(dict.fromkeys(run.ablation for run in compared))}
     folder = project_root() / "results" / FOLDER
-    write_study(study, about, folder, success)
-    return StudyRun(study, artifacts.study.digest, about, folder, success, display.computed, display.found)
+    write_study(study, about, folder, held)
+    return StudyRun(study, artifacts.study.digest, about, folder, held, display.computed, display.found)
 
 
 def find_policy(name: str) -> Reference:

@@ -25,7 +25,6 @@ from flows.ablation import comparison
 from flows.credit_study import study_credit
 from flows.evaluate import evaluation, preparation
 from flows.plan import Plan, plan_ablation
-from flows.python.recorded import runs
 from flows.runtime.disk import free_disk, needs_of
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process
@@ -299,8 +298,8 @@ def credit_study(
         replays: how often each state is played on, 1 to 10,000.
         success: recorded runs or ablations with whose success each rule's closeness to the truth is compared.
     """
-    chosen, recorded = _load(parameters, overlays, changes, settings), list(runs(*success)) if success else []
-    return run_flow(study_credit, chosen, policy, tasks, replays, recorded).digest
+    chosen = _load(parameters, overlays, changes, settings)
+    return run_flow(study_credit, chosen, policy, tasks, replays, success or ()).digest
 
 
 def _compare(chosen: Experiment, approval: bool) -> str | State[Any]:

@@ -287,8 +287,7 @@ def credit(
     ready_to_run(chosen, console)
     from flows.credit_study import study_credit  # imports Prefect
 
-    recorded = list(tw.runs(*success)) if success else []
-    run = run_flow(study_credit, chosen, policy, tasks, replays, recorded, critic_rollouts=critic_rollouts)
+    run = run_flow(study_credit, chosen, policy, tasks, replays, success or (), critic_rollouts=critic_rollouts)
     print_study(run.study, console)
     for found in run.success:
         print_success(found, console)
