@@ -110,7 +110,7 @@ def test_the_start_and_the_test_are_no_iterations(run: RecordedRun) -> None:
     ("what", "iteration"), [("update/speed", None), ("rollout/success", 3), ("rollout/success", 0)]
 )
 def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, iteration: int | None) -> None:
-    looked_in = re.escape(f"none of them in {run.ablation or run.name} (--of NAME: another run or ablation)")
+    looked_in = re.escape(f"none of them in {run.ablation or run.name}")
     with pytest.raises(ConfigurationError, match=rf"(?s){looked_in}.*GROUP/METRIC.*test.*TW-unknown-source"):
         answer(what, [run], iteration)
 

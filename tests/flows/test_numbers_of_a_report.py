@@ -160,5 +160,7 @@ def test_a_point_of_a_curve_is_of_the_iteration_that_is_named(runs: list[Recorde
 
 def test_what_the_report_does_not_have_is_answered_with_its_rows_and_columns(runs: list[RecordedRun]) -> None:
     for what in ("plain/searches", "nobody/success", "plain - nobody", "plain - turns/q", "random/greedy success"):
-        with pytest.raises(ConfigurationError, match=r"rows plain, turns, random, oracle, warm start .* first attempt"):
+        with pytest.raises(
+            ConfigurationError, match=r"rows plain, turns, random, oracle, warm start; .* first attempt"
+        ):
             answer(what, runs)

@@ -117,8 +117,8 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None,
         cells = [f"{row}/{column}" for row in rows for column in (*columns, *STANDING)]
         raise ConfigurationError(
             "lineage starts from a number of the report, a metric of a run, or an artifact of the store; "
-            f"{what!r} is none of them in {looked_in} (--of NAME: another run or ablation){meant(what, cells)}. Say "
-            "one of\n"
+            f"{what!r} is none of them in {looked_in}{meant(what, cells)}\n"
+            "Say one of these, or --of NAME for another run or ablation:\n"
             f"  ROW/COLUMN     rows {', '.join(rows)}; columns {', '.join(columns)}, {', '.join(STANDING)}, "
             "iterations to T, share above T\n"
             f"  ROW/COST       {', '.join(costs())}\n"
