@@ -109,8 +109,8 @@ def study_credit(
     The closeness of each rule is held against the success of the recorded runs that were trained with it, which
     `success` names as `turnwise.runs` takes them: Prefect refuses parameters of more than 512 KiB, as forty runs are.
 
-    Raises ConfigurationError, before any compute, for numbers that are out of range, a policy that does not exist, and
-    no such runs, and runs that differ from one another, or from the experiment, in more than their rules.
+    Raises ConfigurationError, before any compute, for numbers that are out of range, a policy or runs that do not
+    exist, and runs that differ from one another, or from the experiment, in more than their rules.
     """
     _require_sense(experiment, tasks, replay_count)
     compared = list(runs(*success)) if success else []
