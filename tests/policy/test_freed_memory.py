@@ -20,7 +20,7 @@ only_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only 
 OF_ROUNDS = """
 import resource, sys, torch
 from turnwise.policy.freed_memory import keep_freed_memory
-keep_freed_memory(int(sys.argv[1]))
+keep_freed_memory(int(sys.argv[1]), few_sizes=False)
 for _ in range(16):  # of two tensors of 64 MiB, which are filled and freed together
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     tensors = [torch.ones(2**24) for _ in range(2)]
@@ -48,7 +48,7 @@ def resident_bytes() -> int:
 
 @only_glibc
 def test_what_lies_freed_between_tensors_in_use_is_returned_where_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_freed_memory(0)
+    keep_freed_memory(0, few_sizes=False)
     monkeypatch.setattr(freed_memory, "KEPT_BYTES", 2**26)
     tensors = [torch.ones(2**20) for _ in range(64)]  # of 4 MiB each
     kept = tensors[::2]
@@ -63,7 +63,7 @@ OF_A_LARGE_POLICY = """
 import ctypes, sys
 from pathlib import Path
 from turnwise.policy.freed_memory import LARGE_POLICY, keep_freed_memory
-keep_freed_memory(LARGE_POLICY + int(sys.argv[1]))
+keep_freed_memory(LARGE_POLICY + int(sys.argv[1]), few_sizes=sys.argv[2] == "few")
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
 places = [ctypes.c_void_p(library.malloc(2**22)) for _ in range(64)]
@@ -77,8 +77,10 @@ print(before - int(Path("/proc/self/statm").read_text().split()[1]))
 
 
 @only_glibc
-@pytest.mark.parametrize(("beyond", "returned"), [(0, False), (1, True)])
-def test_of_a_large_policy_what_is_freed_is_returned_at_once(beyond: int, returned: bool) -> None:
-    command = [sys.executable, "-c", OF_A_LARGE_POLICY, str(beyond)]
+@pytest.mark.parametrize(("beyond", "sizes", "returned"), [(0, "many", False), (1, "many", True), (1, "few", False)])
+def test_of_a_large_policy_what_is_freed_is_returned_at_once_where_its_sizes_vary(
+    beyond: int, sizes: str, returned: bool
+) -> None:
+    command = [sys.executable, "-c", OF_A_LARGE_POLICY, str(beyond), sizes]
     pages = int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     assert (pages * resource.getpagesize() > 0.9 * 32 * 2**22) == returned

@@ -62,6 +62,8 @@ def test_freed_memory_counts_on_the_cpu_where_the_forward_pass_is_not_our_plain_
     assert ModelMemory(SMALL, checkpointed, "cuda").fragmentation(10) == 0
     large = replace(SMALL, shapes={"embed_tokens.weight": (LARGE_POLICY + 1, 1)})
     assert ModelMemory(large, checkpointed, "cpu").fragmentation(10) == 0, "its tensors are returned at once"
+    # Half of the activations: 2 layers of 264 x 10 bytes, and joined weights of 4 x 32.
+    assert ModelMemory(large, PLAIN, "cpu").fragmentation(10) == 2 * (264 * 10 + 4 * 32) // 2
     # 1.3 times the activations of the test above: 2 x 4 x 4 x 10 + 2 x 264 x 10 + 4 x 32 bytes.
     assert ModelMemory(SMALL, checkpointed, "cpu").fragmentation(10) == round(1.3 * 5728)
 

@@ -18,21 +18,29 @@ _STATE = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
 """The members of what glibc's `mallinfo2` returns."""
 
 
-def keep_freed_memory(parameters: int) -> None:
-    """Let the C library keep what torch frees for the next tensors, for a policy of at most `LARGE_POLICY` parameters.
+def keep_freed_memory(parameters: int, *, few_sizes: bool) -> None:
+    """Let the C library keep what torch frees for the next tensors, as `keeps_freed_memory` says.
 
     An update makes and frees the same tensors for every micro-batch. What was returned to the system comes back page by
-    page, each with a fault: a tenth of the processor time of a small policy's update.
-
-    Of a larger policy every tensor is returned at once. glibc does not find room for an aligned tensor where one of the
-    same size has been freed, and so kept eight times what an update of 85 million parameters needs at a time: 1.3 GiB
-    rather than 0.2. Only glibc has these options; with any other C library this does nothing.
+    page, each with a fault: a tenth of the processor time of a small policy's update, and a fifth to a third of one of
+    135 million parameters. Only glibc has these options; with any other C library this does nothing.
     """
     option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if option is not None:
-        large = parameters > LARGE_POLICY
-        option(_TRIM_THRESHOLD, RETURNED_BYTES if large else KEPT_BYTES)
-        option(_MMAP_THRESHOLD, RETURNED_BYTES if large else KEPT_BYTES)
+        threshold = KEPT_BYTES if keeps_freed_memory(parameters, few_sizes=few_sizes) else RETURNED_BYTES
+        option(_TRIM_THRESHOLD, threshold)
+        option(_MMAP_THRESHOLD, threshold)
+
+
+def keeps_freed_memory(parameters: int, *, few_sizes: bool) -> bool:
+    """Whether what an update of so many parameters frees is kept; `few_sizes`: its tensors are of few sizes.
+
+    Of at most `LARGE_POLICY` parameters it is always kept. A larger policy's tensors are returned at once where they
+    are of many sizes, as transformers' forward pass and checkpointing make them: glibc does not find room for an
+    aligned tensor where one of about the same size has been freed, and so kept eight times what an update of 85 million
+    parameters needs at a time, 1.3 GiB rather than 0.2.
+    """
+    return few_sizes or parameters <= LARGE_POLICY
 
 
 class _AllocatorState(ctypes.Structure):

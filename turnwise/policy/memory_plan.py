@@ -24,9 +24,10 @@ has the bytes of the precision. On top come, for the s tokens of a micro-batch:
   there is more than one chunk.
 
 * **fragmentation** on the CPU: what the C library has freed and neither uses again nor returns. Our plain forward pass
-  makes tensors of few sizes in place, and has next to none. With checkpointing, and in transformers' forward pass (an
-  adapter), it was 1.0 to 1.9 times the activations: 1.3 here. A large policy's tensors are returned at once:
-  `turnwise.policy.freed_memory`.
+  makes tensors of few sizes in place, and has next to none in float32; of 135 million parameters in bfloat16 it was up
+  to 0.5 times the activations: 0.5 here for large policies and in bfloat16. With checkpointing, and in transformers'
+  forward pass (an adapter), it was 1.0 to 1.9 times the activations: 1.3 here; there a large policy's tensors are
+  returned at once (`turnwise.policy.freed_memory`).
 
 These are estimates from above: they assume that every micro-batch is full and that all its tokens may be scored.
 Measured on the CPU by `python -m benchmarks.memory`; `tests/policy/test_memory_plan.py` compares activations with what
@@ -41,7 +42,7 @@ from dataclasses import dataclass
 from turnwise.config.model_settings import EngineName, ModelSettings
 from turnwise.policy.dimensions import Dimensions
 from turnwise.policy.engines.cache_size import bytes_per_token, embedded_slots, rounded_up, vllm_cache_bytes
-from turnwise.policy.freed_memory import LARGE_POLICY
+from turnwise.policy.freed_memory import LARGE_POLICY, keeps_freed_memory
 from turnwise.policy.sizes import count, moment_bytes, trained
 
 GIB = 2**30
@@ -49,8 +50,8 @@ NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 LIBRARIES = {"cpu": {"vllm": 9 * GIB // 8, "embedded": 7 * GIB // 8}, "cuda": {"vllm": 1 * GIB, "embedded": 1 * GIB}}
 """What a process takes before any model is loaded: on the CPU its libraries, measured in runs of a tiny policy; on a
 card the context of CUDA and the workspaces of cuBLAS, which is an assumption."""
-FRAGMENTATION = 1.3
-"""As a share of the activations, measured."""
+FRAGMENTATION, FRAGMENTATION_OF_FEW_SIZES = 1.3, 0.5
+"""As shares of the activations, measured; the second in our plain forward pass, of large policies and in bfloat16."""
 GRAPH_BYTES_PER_LAYER = 2**20 * 4 // 10
 """Of one CUDA graph. An assumption: 35 graphs of Llama-3.2-1B's 16 layers took 0.21 GiB in vLLM's own log (its pull
 request 11349); it has not been measured here."""
@@ -112,11 +113,13 @@ class ModelMemory:
 
     def fragmentation(self, tokens: int) -> int:
         """What a micro-batch's passes leave freed but not returned, on the CPU."""
-        large = count(self.dimensions.shapes) > LARGE_POLICY
-        plain = self._is_packed and self.settings.precision == "float32" and not self.settings.gradient_checkpointing
-        if self.device != "cpu" or large or plain:
+        parameters = count(self.dimensions.shapes)
+        few_sizes = self._is_packed and not self.settings.gradient_checkpointing
+        if self.device != "cpu" or not keeps_freed_memory(parameters, few_sizes=few_sizes):
             return 0
-        return round(FRAGMENTATION * self.activations(tokens))
+        if few_sizes and self.settings.precision == "float32" and parameters <= LARGE_POLICY:
+            return 0
+        return round((FRAGMENTATION_OF_FEW_SIZES if few_sizes else FRAGMENTATION) * self.activations(tokens))
 
     def scoring(self, tokens: int) -> int:
         """The activations of a micro-batch that has no backward pass: those of one layer at a time."""

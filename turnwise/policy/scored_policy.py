@@ -24,7 +24,7 @@ from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.forward_pass import ForwardPass
 from turnwise.policy.freed_memory import keep_freed_memory
 from turnwise.policy.model import load_policy
-from turnwise.policy.reply_states import leaves_padding_out
+from turnwise.policy.reply_states import is_packable, leaves_padding_out
 from turnwise.policy.scoring import MicroBatch, lay_out
 from turnwise.policy.sharding import Peers
 
@@ -47,7 +47,8 @@ class ScoredPolicy:
         """
         self._model_settings, self._threads, self._peers = model, threads, peers
         self.model = load_policy(policy, model, device, held_on=None if peers is None else "cpu")
-        keep_freed_memory(self.model.num_parameters())
+        few_sizes = is_packable(self.model) and not model.gradient_checkpointing
+        keep_freed_memory(self.model.num_parameters(), few_sizes=few_sizes)
         with reproducible_computing(threads):
             require_plain_output_layer(self.model)
         self._pass = ForwardPass(self.model, model, peers)
