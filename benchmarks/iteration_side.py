@@ -233,19 +233,18 @@ def places_of(function: Any) -> Iterator[Any]:
 
 
 class ServerClock:
-    """The processor seconds of the Prefect server of a home, its supervisor included."""
+    """The processor seconds of the Prefect server of a home."""
 
     def __init__(self, home: Path) -> None:
         self._record = home / "prefect" / "server.json"
-        self._processes: list[psutil.Process] = []
+        self._process: psutil.Process | None = None
 
     def seconds(self) -> float:
         """So far."""
-        if not self._processes:
-            supervisor = psutil.Process(int(json.loads(self._record.read_text(encoding="utf-8"))["supervisor"]))
-            self._processes = [supervisor, *supervisor.children(recursive=True)]
-        times = [process.cpu_times() for process in self._processes]
-        return sum(each.user + each.system for each in times)
+        if self._process is None:
+            self._process = psutil.Process(int(json.loads(self._record.read_text(encoding="utf-8"))["process"]))
+        times = self._process.cpu_times()
+        return times.user + times.system
 
 
 class Turns:

@@ -45,8 +45,7 @@ THREADS: Mapping[str, str] = {
 PROCESSES: Mapping[str, str] = {
     "*chrom*": "the one browser of the process",
     "*playwright*": "the driver of that browser",
-    "*-m flows.runtime.server *": "what ends the Prefect server of the session when nobody needs it any more",
-    "*flows.runtime.server:application*": "the Prefect server of the session",
+    "*-m flows.runtime.server *": "the Prefect server of the session",
 }
 """Processes that go on, by a pattern of their command line, and why."""
 

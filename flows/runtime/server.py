@@ -1,11 +1,11 @@
 """One local Prefect server per home, started when needed and reused: `ensure_server`.
 
-The server is Prefect's own, on the loopback address and a free port, with its database and log in `<home>/prefect`. A
-small supervisor process, `python -m flows.runtime.server`, starts it, and stops it after ten minutes without a
-heartbeat from any client. If two supervisors start at once, one gets the lock and the other exits.
+The server is Prefect's own, on the loopback address and a free port, with its database and log in `<home>/prefect`.
+Its process, `python -m flows.runtime.server`, ends itself after ten minutes without a heartbeat from any client. If two
+start at once, one gets the lock and the other exits.
 
-    <home>/prefect/server.json       the address, the process id of the supervisor, and this folder
-    <home>/prefect/supervisor.lock   held by the supervisor; the kernel releases it when the supervisor dies
+    <home>/prefect/server.json       the address, the process id of the server, and this folder
+    <home>/prefect/supervisor.lock   held by the server; the kernel releases it when the server dies
     <home>/prefect/heartbeat         touched by every client every 20 seconds
     <home>/prefect/server.log        the server's output
     <home>/prefect/prefect.db        the database
@@ -18,7 +18,8 @@ Nothing here imports Prefect: it reads its settings at import, so they must be i
 
 Why not `prefect server start --background` (3.7.7, measured on two busy cores, processor seconds until it answers): it
 takes 30 with a new database, 26 after that and 21 with the settings below, for 21 and 15 here, since its command line
-imports all of Prefect once more; `prefect server stop` takes 7 for 0.8. A server that was killed leaves its file
+imports all of Prefect once more (half of the 15 were the search for garbage, which is rare now, and a process that
+watched the server); `prefect server stop` takes 7 for 0.8. A server that was killed leaves its file
 `server.pid`, because of which the next start is refused (status 1) until somebody gives `prefect server stop`. It never
 stops by itself, it has one port for all homes unless each is given one, and its pages are open to every host name and
 origin (`application` closes them).
@@ -31,8 +32,6 @@ NO_PROXY names the server. So nothing of the environment is read for such a serv
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import fcntl
 import http.client
 import importlib.metadata
@@ -49,7 +48,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -57,12 +56,14 @@ from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.own_process import collect_rarely, leave
 from turnwise.project import home
 from turnwise.store.atomic_write import make_file
 from turnwise.store.full_disk import require_room
 from turnwise.store.sqlite_files import copy_prepared, keep_prepared, sqlite_address
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.types import ASGIApp
 
 CLIENT_SETTINGS = {
@@ -122,8 +123,6 @@ BATCHED_RECORDS = {
 
 DATABASE = "prefect.db"
 ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 
 
 def address(port: int) -> str:
@@ -138,23 +137,9 @@ def free_port() -> int:
     """
     while True:
         port = 20_000 + secrets.randbelow(12_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
+        with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-
-
-def start_process(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Start the server of a folder, with the tables of another home's server where the folder has no database."""
-    copy_tables(folder)
-    make_file(folder / DATABASE)
-    app = ["--factory", "flows.runtime.server:application", "--app-dir", str(Path(__file__).resolve().parents[2])]
-    app += ["--host", "127.0.0.1", "--port", str(port)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", *app, "--log-level", "warning", "--lifespan", "on"],
-        cwd=folder,
-        env={**os.environ, **process_settings(folder, port)},
-        preexec_fn=die_with_parent,
-    )
 
 
 def application() -> ASGIApp:
@@ -211,22 +196,6 @@ def keep_tables(folder: Path) -> None:
     _mark(folder)
 
 
-def die_with_parent() -> None:
-    """On Linux, have the kernel stop the server if its supervisor is killed, so that it is not left running."""
-    if sys.platform == "linux":
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def end_process(server: subprocess.Popen[bytes]) -> None:
-    """End the server, by force if it takes longer than ten seconds."""
-    server.terminate()
-    try:
-        server.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
-
-
 def _mark(folder: Path) -> None:
     (folder / "migrated").write_text(importlib.metadata.version("prefect"), encoding="utf-8")
 
@@ -238,6 +207,7 @@ def _tables() -> str:
 START_TIMEOUT_SECONDS = 180.0
 HEARTBEAT_SECONDS = 20.0
 SECONDS_TO_ANSWER = 5.0
+SECONDS_TO_END = 10.0
 IDLE_SECONDS = 600.0
 ATTEMPTS = 3
 
@@ -274,9 +244,9 @@ def ensure_server() -> str:
 def stop_server() -> None:
     """Stop the home's server, if there is one, and wait until it is gone."""
     folder = _folder()
-    while _supervised(folder):
+    while _is_locked(folder):
         if record := _record(folder):
-            os.kill(int(record["supervisor"]), signal.SIGTERM)
+            os.kill(int(record["process"]), signal.SIGTERM)
         time.sleep(0.1)
 
 
@@ -353,17 +323,17 @@ def _not_answering(url: str, reason: str) -> ConfigurationError:
 
 def _await_server(folder: Path) -> str:
     began = time.monotonic()
-    supervisors: list[subprocess.Popen[bytes]] = []
+    servers: list[subprocess.Popen[bytes]] = []
     while time.monotonic() - began < START_TIMEOUT_SECONDS:
-        # Touch the heartbeat first: a supervisor about to stop withdraws the address and then checks the heartbeat.
+        # Touch the heartbeat first: a server about to end withdraws the address and then checks the heartbeat.
         (folder / "heartbeat").touch()
         record = _record(folder)
-        if record and _supervised(folder) and _answers(record["url"]):
+        if record and _is_locked(folder) and _answers(record["url"]):
             return record["url"]
-        if not _supervised(folder) and all(supervisor.poll() is not None for supervisor in supervisors):
-            if len(supervisors) == ATTEMPTS:
+        if not _is_locked(folder) and all(server.poll() is not None for server in servers):
+            if len(servers) == ATTEMPTS:
                 break
-            supervisors.append(_start_supervisor(folder))
+            servers.append(_start_server(folder))
         time.sleep(0.1)
     require_room(folder)
     raise TurnwiseError(
@@ -374,7 +344,7 @@ def _await_server(folder: Path) -> str:
 
 
 def _record(folder: Path) -> dict[str, str] | None:
-    """What a supervisor of this folder has published; None in a copy of the folder, which has no server yet."""
+    """What a server of this folder has published; None in a copy of the folder, which has no server yet."""
     try:
         record: dict[str, str] = json.loads((folder / "server.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -382,8 +352,8 @@ def _record(folder: Path) -> dict[str, str] | None:
     return record if record.get("folder", str(folder)) == str(folder) else None
 
 
-def _supervised(folder: Path) -> bool:
-    """Whether a supervisor is running: it holds the lock."""
+def _is_locked(folder: Path) -> bool:
+    """Whether a server is running: it holds the lock."""
     with (folder / "supervisor.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -411,7 +381,7 @@ def _health(url: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def _start_supervisor(folder: Path, idle_seconds: float = IDLE_SECONDS) -> subprocess.Popen[bytes]:
+def _start_server(folder: Path, idle_seconds: float = IDLE_SECONDS) -> subprocess.Popen[bytes]:
     with (folder / "server.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "flows.runtime.server", str(folder), str(idle_seconds)],
@@ -439,70 +409,77 @@ def _keep_alive(folder: Path) -> None:
         threading.Thread(target=beat, name="prefect-server-heartbeat", daemon=True).start()
 
 
-class Supervisor:
-    """Starts the server; stops it after some time without a heartbeat, or on SIGTERM."""
+class LocalServer:
+    """The server of a folder, in this process; ends after some time without a heartbeat, or on SIGTERM."""
 
     def __init__(self, folder: Path, idle_seconds: float) -> None:
         self.folder = folder
         self.idle_seconds = idle_seconds
+        self.port = free_port()
 
     def run(self) -> int:
-        """Supervise the server until it should stop. Returns the exit status: 1 if the server failed."""
+        """Serve until it should end. Returns the exit status: 1 if the server failed."""
         with (self.folder / "supervisor.lock").open("a") as lock:
             if not _locked(lock):
                 return 0
             (self.folder / "heartbeat").touch()
-            port = free_port()
-            server = start_process(self.folder, port)
+            copy_tables(self.folder)
+            make_file(self.folder / DATABASE)
+            os.environ.update(process_settings(self.folder, self.port))
+            os.chdir(self.folder)  # where Prefect would look for settings of a project
+            import uvicorn
+
+            server = uvicorn.Server(
+                uvicorn.Config(
+                    application, factory=True, host="127.0.0.1", port=self.port, log_level="warning", lifespan="on"
+                )
+            )
+            serving = threading.Thread(target=server.run, name="server", daemon=True)
+            serving.start()
             try:
-                self._watch(server, port, lock)
-                return 0 if server.poll() is None else 1
+                self._watch(server, serving, lock)
+                return 0 if serving.is_alive() else 1
             finally:
                 (self.folder / "server.json").unlink(missing_ok=True)
-                end_process(server)
+                server.should_exit = True
+                serving.join(SECONDS_TO_END)
 
-    def _publish(self, port: int) -> None:
+    def _publish(self) -> None:
         temporary = self.folder / f"server.json.{os.getpid()}"
-        record = {"url": address(port), "supervisor": str(os.getpid()), "folder": str(self.folder)}
+        record = {"url": address(self.port), "process": str(os.getpid()), "folder": str(self.folder)}
         temporary.write_text(json.dumps(record), encoding="utf-8")
         os.replace(temporary, self.folder / "server.json")
 
-    def _watch(self, server: subprocess.Popen[bytes], port: int, lock: IO[str]) -> None:
+    def _watch(self, server: uvicorn.Server, serving: threading.Thread, lock: IO[str]) -> None:
         """Publish the address; return when the server has ended, when it is no longer needed, or on SIGTERM.
 
         It is not needed where the folder was moved or deleted: its database is opened by path.
         """
-        heartbeat, idle_since = self._heartbeat(), time.monotonic()
+        heartbeat, idle_since = self._heartbeat(lock), time.monotonic()
         if published := has_tables(self.folder):
-            self._publish(port)
+            self._publish()
         told_to_end = threading.Event()
         # Python's sigtimedwait returns as if it had received the signal when a stopped process is continued.
         signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
         pause = min(2.0, self.idle_seconds / 5)
-        while not told_to_end.wait(pause if published else 0.1) and server.poll() is None and self._is_here(lock):
-            if not published and (published := _answers(address(port))):
+        while not told_to_end.wait(pause if published else 0.1) and serving.is_alive() and heartbeat is not None:
+            if not published and (published := server.started):
                 keep_tables(self.folder)  # before any client knows the address and writes to them
-                self._publish(port)
-            if (latest := self._heartbeat()) != heartbeat:
+                self._publish()
+            if (latest := self._heartbeat(lock)) != heartbeat:
                 heartbeat, idle_since = latest, time.monotonic()
             elif time.monotonic() - idle_since > self.idle_seconds:
                 (self.folder / "server.json").unlink(missing_ok=True)
-                if self._heartbeat() == heartbeat:
+                if self._heartbeat(lock) == heartbeat:
                     return
-                self._publish(port)
+                self._publish()
 
-    def _is_here(self, lock: IO[str]) -> bool:
-        try:
-            return os.path.samestat(os.fstat(lock.fileno()), (self.folder / "supervisor.lock").stat())
-        except FileNotFoundError:
-            return False
-
-    def _heartbeat(self) -> int:
-        """Time of the last heartbeat in nanoseconds; 0 when the folder was deleted, which counts as no heartbeat."""
-        try:
-            return (self.folder / "heartbeat").stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
+    def _heartbeat(self, lock: IO[str]) -> int | None:
+        """Time of the last heartbeat in nanoseconds; None where the folder was moved or deleted."""
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock.fileno()), (self.folder / "supervisor.lock").stat()):
+                return (self.folder / "heartbeat").stat().st_mtime_ns
+        return None
 
 
 def _locked(lock: IO[str]) -> bool:
@@ -558,4 +535,5 @@ def _is_loopback(host: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(Supervisor(Path(sys.argv[1]), float(sys.argv[2])).run())
+    collect_rarely()
+    leave(LocalServer(Path(sys.argv[1]), float(sys.argv[2])).run())

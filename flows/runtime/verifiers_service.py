@@ -7,12 +7,14 @@ the service's few requirements and, by links, this code, and runs the service, w
 from __future__ import annotations
 
 import atexit
+import ctypes
 import hashlib
 import importlib.util
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +27,7 @@ from typing import Any
 
 import yaml
 
-from flows.runtime.server import die_with_parent, end_process, free_port
+from flows.runtime.server import free_port
 from turnwise import progress
 from turnwise.errors import ConfigurationError
 from turnwise.world import World, make_world
@@ -40,6 +42,8 @@ PROGRAM = Path(__file__).with_name("verifiers_program.py")
 SECONDS_TO_START = 120.0
 LAST_LINES = 5
 """How much of what a failed installation or service has said is shown."""
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 def is_verifiers(name: str) -> bool:
@@ -148,6 +152,22 @@ def _start(
         stderr=log,
         preexec_fn=die_with_parent,
     )
+
+
+def die_with_parent() -> None:
+    """On Linux, have the kernel end the service if this process is killed, so that it is not left running."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def end_process(service: subprocess.Popen[bytes]) -> None:
+    """End a service, by force if it takes longer than ten seconds."""
+    service.terminate()
+    try:
+        service.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        service.kill()
+        service.wait()
 
 
 def _answers(url: str) -> bool:

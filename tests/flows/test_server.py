@@ -46,20 +46,12 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def is_alive(process: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent to notice does not."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def test_two_processes_share_one_server_which_leaves_when_they_are_gone(tmp_path: Path) -> None:
     folder = tmp_path / "prefect"
     folder.mkdir()
-    supervisors = [server._start_supervisor(folder, idle_seconds=30) for _ in range(2)]
+    servers = [server._start_server(folder, idle_seconds=30) for _ in range(2)]
     # A client that finds none starts one of its own, which waits longer for other clients than this test does.
-    wait_until(lambda: server._supervised(folder))
+    wait_until(lambda: server._is_locked(folder))
     clients = [start_client(tmp_path) for _ in range(2)]
     answers = [client.communicate() for client in clients]
     assert [client.returncode for client in clients] == [0, 0]
@@ -67,8 +59,8 @@ def test_two_processes_share_one_server_which_leaves_when_they_are_gone(tmp_path
     url, errors = answers[0]
     assert url.startswith("http://127.0.0.1:") and errors == ""
     assert (folder / "prefect.db").is_file()
-    wait_until(lambda: not server._supervised(folder))
-    assert [supervisor.wait() for supervisor in supervisors] == [0, 0]
+    wait_until(lambda: not server._is_locked(folder))
+    assert [each.wait() for each in servers] == [0, 0]
     assert not server._answers(url.strip())
     assert not (folder / "server.json").exists()
     settings = server.process_settings(folder, 1)
@@ -97,14 +89,15 @@ def test_a_free_port_is_none_that_the_system_gives_to_outgoing_connections() -> 
 def test_the_server_of_a_new_home_begins_with_the_tables_that_another_has_made(
     prefect_server: str, tmp_path: Path
 ) -> None:
-    port = server.free_port()
-    started = server.start_process(tmp_path, port)
-    try:
-        assert server.has_tables(tmp_path), "the server of the tests has made them, or an earlier one"
-        wait_until(lambda: server._answers(server.address(port)))
-        assert ask(server.address(port), "GET", FLOW_RUN) == (404, ""), "it is asked, and has no such run"
-    finally:
-        server.end_process(started)
+    started = server._start_server(tmp_path)
+    wait_until(lambda: server._record(tmp_path) is not None)
+    record = server._record(tmp_path)
+    assert record is not None and server.has_tables(tmp_path), "an earlier server has made them"
+    wait_until(lambda: server._answers(record["url"]))
+    assert ask(record["url"], "GET", FLOW_RUN) == (404, ""), "it is asked, and has no such run"
+    started.terminate()
+    assert started.wait() == 0
+    assert server._record(tmp_path) is None
 
 
 def test_a_copy_of_a_home_does_not_use_the_server_of_the_original(prefect_server: str, tmp_path: Path) -> None:
@@ -118,10 +111,10 @@ def test_a_copy_of_a_home_does_not_use_the_server_of_the_original(prefect_server
 def test_the_server_of_a_home_that_is_moved_ends(tmp_path: Path) -> None:
     folder, moved = tmp_path / "prefect", tmp_path / "moved"
     folder.mkdir()
-    supervisor = server._start_supervisor(folder)
-    wait_until(lambda: (folder / "server.json").exists() or supervisor.poll() is not None)
+    started = server._start_server(folder)
+    wait_until(lambda: (folder / "server.json").exists() or started.poll() is not None)
     folder.rename(moved)
-    assert supervisor.wait() == 0
+    assert started.wait() == 0
     assert server._record(moved) is None
 
 
@@ -294,50 +287,30 @@ def test_a_server_that_does_not_start_is_reported_with_its_log(
         started.append(folder)
         return subprocess.Popen(["false"])
 
-    monkeypatch.setattr(server, "_start_supervisor", fail)
+    monkeypatch.setattr(server, "_start_server", fail)
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     with pytest.raises(TurnwiseError, match=r"server\.log.*TW-prefect-unreachable"):
         server.ensure_server()
     assert len(started) == server.ATTEMPTS
 
 
-def test_a_supervisor_that_is_killed_takes_its_server_with_it() -> None:
-    script = (
-        "import subprocess, time; from flows.runtime.server import die_with_parent\n"
-        "child = subprocess.Popen(['sleep', '600'], preexec_fn=die_with_parent)\n"
-        "print(child.pid, flush=True); time.sleep(600)\n"
-    )
-    supervisor = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert supervisor.stdout is not None
-    child = int(supervisor.stdout.readline())
-    assert is_alive(child)
-    supervisor.send_signal(signal.SIGKILL)
-    supervisor.wait()
-    supervisor.stdout.close()
-    wait_until(lambda: not is_alive(child))
-
-
-def test_a_supervisor_that_is_stopped_and_continued_goes_on_until_it_is_told_to_end(tmp_path: Path) -> None:
-    script = (
-        "import subprocess, sys; from pathlib import Path; from flows.runtime import server\n"
-        "server.start_process = lambda folder, port: subprocess.Popen(['sleep', '600'])\n"
-        "server._answers = lambda url: print('waiting', flush=True)\n"
-        "sys.exit(server.Supervisor(Path(sys.argv[1]), idle_seconds=600).run())\n"
-    )
-    supervisor = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
-    assert supervisor.stdout is not None
-    assert supervisor.stdout.readline() == b"waiting\n"
-    for pause in (0.03, 0.04, 0.05, 0.06):  # it waits for 0.1 s at a time, and is stopped in the middle of that
-        time.sleep(pause)
-        supervisor.send_signal(signal.SIGSTOP)
-        wait_until(lambda: "\nState:\tT" in Path(f"/proc/{supervisor.pid}/status").read_text())
-        time.sleep(0.3)
-        supervisor.send_signal(signal.SIGCONT)
-        # Some lines may have waited in the pipe; so many have not.
-        assert [supervisor.stdout.readline() for _ in range(10)] == [b"waiting\n"] * 10
-    supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait() == 0
-    supervisor.stdout.close()
+def test_a_server_that_was_killed_leaves_its_place_to_the_next_which_goes_on_after_a_stop(tmp_path: Path) -> None:
+    first = server._start_server(tmp_path)
+    wait_until(lambda: server._record(tmp_path) is not None)
+    first.kill()
+    first.wait()
+    left = server._record(tmp_path)
+    second = server._start_server(tmp_path)
+    wait_until(lambda: server._record(tmp_path) not in (None, left))
+    record = server._record(tmp_path)
+    assert record is not None and int(record["process"]) == second.pid
+    second.send_signal(signal.SIGSTOP)
+    wait_until(lambda: "\nState:\tT" in Path(f"/proc/{second.pid}/status").read_text())
+    second.send_signal(signal.SIGCONT)
+    wait_until(lambda: server._answers(record["url"]))
+    second.terminate()
+    assert second.wait() == 0
+    assert not server._is_locked(tmp_path) and server._record(tmp_path) is None
 
 
 def test_nothing_of_prefect_is_imported() -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from flows.runtime.server import end_process
-from flows.runtime.verifiers_service import start_service
+from flows.runtime.verifiers_service import end_process, start_service
 from turnwise.checking import check_world
 from turnwise.checking.playing import at_the_start
 from turnwise.errors import ConfigurationError
@@ -89,6 +88,20 @@ def served(package: Path, **settings: object) -> Iterator[dict[str, Any]]:
 
 def started(world: World, place: int = 0) -> Environment:
     return world.make(world.tasks("test", place + 1)[place], 0)
+
+
+def test_a_service_ends_with_the_process_that_started_it() -> None:
+    script = (
+        "import subprocess, time; from flows.runtime.verifiers_service import die_with_parent\n"
+        "subprocess.Popen(['sleep', '600'], preexec_fn=die_with_parent)\n"
+        "print('started', flush=True); time.sleep(600)\n"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert starter.stdout is not None and starter.stdout.readline() == b"started\n"
+    starter.kill()
+    starter.wait()
+    assert starter.stdout.read() == b"", "the service holds the other end until it ends"
+    starter.stdout.close()
 
 
 def test_a_package_of_the_index_is_a_world_whose_own_solution_solves_it(package: Path) -> None:
