@@ -10,8 +10,10 @@ GET  /status
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -116,6 +118,7 @@ class Recording(AbstractContextManager["Recording"]):
         import uvicorn
 
         app = create_application(self.recorder, host, token)
+        logging.getLogger("uvicorn.error").addFilter(_is_no_cancelled_request)
         uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False, lifespan="off")
 
     def _frame(self, tools: str) -> ConversationFrame:
@@ -193,6 +196,11 @@ def create_application(recorder: Recorder, host: str, token: str | None) -> Fast
         return recorder.status
 
     return app
+
+
+def _is_no_cancelled_request(record: logging.LogRecord) -> bool:
+    """Whether to log it: a second Ctrl-C cancels the requests that are open, which is no fault."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], CancelledError)
 
 
 def _streamed(answer: Mapping[str, Any]) -> Iterator[str]:

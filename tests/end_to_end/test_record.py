@@ -30,6 +30,11 @@ from turnwise.store import Reference, default_store
 pytestmark = pytest.mark.chain
 
 ROOT = Path(__file__).parents[2]
+REQUEST_WITHOUT_ITS_BODY = (
+    b"POST /group/1/v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+)
+"""A server that reads its body answers with 100 Continue, and waits."""
 AGENT = """
 import asyncio, os, sys
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
@@ -263,10 +268,15 @@ def test_ctrl_c_twice_ends_the_command_with_what_was_recorded_and_no_traceback(
             while not _answers(f"http://127.0.0.1:{port}/status"):
                 assert recording.poll() is None, (tmp_path / "said").read_text()
                 time.sleep(0.2)
-            for _ in range(2):  # as one who is impatient does
+            # A request that has begun holds the server open, so that the second Ctrl-C finds it ending.
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(REQUEST_WITHOUT_ITS_BODY)
+                assert b"100 Continue" in client.recv(100), "the server waits for the body"
                 recording.send_signal(signal.SIGINT)
-                time.sleep(0.02)  # else they are one signal
-            assert recording.wait() == 0
+                while _answers(f"http://127.0.0.1:{port}/status"):
+                    time.sleep(0.05)
+                recording.send_signal(signal.SIGINT)
+                assert recording.wait() == 0
         finally:
             recording.kill()
             recording.wait()
