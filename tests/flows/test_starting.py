@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -20,6 +20,7 @@ from flows.commands import options as naming
 from flows.commands.cli import status_of
 from tests.own_view import let_see
 from turnwise.experiment import load
+from turnwise.world import Remaining, Split, make_world
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +41,26 @@ def test_a_new_world_keeps_the_contract(folder: Path, capsys: pytest.CaptureFixt
     assert "turnwise check first_task:FirstTask" in capsys.readouterr().out
     assert status_of(["check", "first_task:FirstTask"]) == 0
     assert "21 of 21 checks passed" in capsys.readouterr().out
+
+
+def test_the_splits_of_a_new_world_share_no_problem_and_are_as_hard_for_its_oracle(folder: Path) -> None:
+    status_of(["new", "world", "split_task"])
+    world = make_world("split_task:SplitTask", {})
+    hidden: dict[str, list[int]] = {}
+    asked: dict[str, list[int]] = {}
+    for split in get_args(Split):
+        for task in world.tasks(split, 400):
+            environment = world.make(task, 0)
+            environment.reset()
+            questions, done = 0, False
+            while not done:
+                action = environment.oracle(Remaining(turns=6, actions_per_turn=1, actions=6)).actions[0]
+                done, questions = environment.step(action).terminated, questions + 1
+            hidden.setdefault(split, []).append(int(action))
+            asked.setdefault(split, []).append(questions)
+    assert sorted(each for numbers in hidden.values() for each in set(numbers)) == list(range(1, 61))
+    means = [sum(each) / len(each) for each in asked.values()]
+    assert max(means) - min(means) < 0.5, "questions of about five"
 
 
 def test_a_new_world_can_be_trained_on_with_the_default_parameters(folder: Path) -> None:

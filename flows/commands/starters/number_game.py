@@ -37,10 +37,11 @@ class NumberGame(World):
 
     def make(self, task: Task, seed: int) -> Environment:
         """One episode. The problem comes from the task; chance within the episode, if any, from the seed."""
-        # No split holds the problem of another: of every ten numbers one is for validation and one for the test.
-        digits = {"train": (0, 1, 2, 3, 5, 6, 7, 8), "validation": (4,), "test": (9,)}[task.split]
-        numbers = [number for number in range(1, NUMBERS + 1) if number % 10 in digits]
-        return HiddenNumber(numbers[task.seed % len(numbers)])
+        # No split holds the problem of another. They are cut from shuffled numbers, so that one is as hard as another.
+        shuffled = 1 + np.random.default_rng(1).permutation(NUMBERS)
+        validation, test, train = np.split(shuffled, (NUMBERS // 5, 2 * NUMBERS // 5))
+        numbers = {"train": train, "validation": validation, "test": test}[task.split]
+        return HiddenNumber(int(numbers[task.seed % len(numbers)]))
 
 
 class HiddenNumber(Environment):
