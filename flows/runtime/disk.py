@@ -196,8 +196,8 @@ def require_budget(experiment: Experiment, runs: Sequence[PlannedRun] | None = N
         if most is not None and most < budget.amount:
             raise ConfigurationError(
                 f"ablation.budget must be within what every run can spend; {run.variant} makes at most {most:,} "
-                f"{budget.axis.replace('_', ' ')} in {last} iterations; found {budget.heading}: lower it, or raise "
-                "optimization.iterations",
+                f"{budget.axis.replace('_', ' ')} in {last} {'iteration' if last == 1 else 'iterations'}; found "
+                f"{budget.heading}: lower it, or raise optimization.iterations",
                 "TW-large-budget",
             )
 

@@ -41,7 +41,8 @@ def test_a_task_is_shown_over_the_iterations_with_an_episode_of_each(capsys: pyt
     everything = shown(capsys, *asked)
     assert everything.count("validation task set after") == 4
     task = shown(capsys, *asked, "--task", task_of(everything))
-    assert [task.count(f"validation task set after {number} iterations, sampled") for number in (0, 1, 2)] == [1, 1, 1]
+    spent = ("0 iterations", "1 iteration", "2 iterations")
+    assert [task.count(f"validation task set after {each}, sampled") for each in spent] == [1, 1, 1]
     assert "shown: 3 of 12 such episodes" in task
     assert shown(capsys, *asked, "--task", task_of(everything), "--limit", "2").count("validation task set after") == 2
 

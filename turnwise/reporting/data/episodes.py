@@ -47,7 +47,8 @@ class ShownEpisode:
         """The occasion as text: `training batch 20`, `test task set after 20 iterations, greedy`."""
         if self.occasion == "training":
             return f"training batch {self.iteration}"
-        after = "" if self.iteration is None else f" after {self.iteration} iterations"
+        count = "1 iteration" if self.iteration == 1 else f"{self.iteration} iterations"
+        after = "" if self.iteration is None else f" after {count}"
         return f"{self.occasion} task set{after}, {self.mode}"
 
 
