@@ -229,6 +229,17 @@ WRONG: list[tuple[list[Any], str]] = [
         r"nodes\[0\]\.mask must have one entry",
     ),
     ([episode([node(3, "assistant", "a", [5])])], r"nodes\[0\]\.parent must be null or the index"),
+    (
+        [{"messages": [said("assistant", "a", tool_calls=7)], "reward": 1.0}],
+        r"messages\[0\]\.tool_calls must be a list",
+    ),
+    ([{"input": "i", "output": "o", "score": 1.0, "step": [1]}], "row 1: step must be a text or a number"),
+    (
+        [{**episode([node(None, "assistant", "a", [5])]), "group": "g"}],
+        "row 1: group must be an object with named fields; found 'g'",
+    ),
+    ([episode([{**node(None, "assistant", "a", [5]), "mask": 7}])], r"nodes\[0\]\.mask must be a list; found 7"),
+    ([episode([{**node(None, "assistant", "a", [5]), "logprobs": 7}])], r"nodes\[0\]\.logprobs must be a list"),
 ]
 
 
@@ -248,6 +259,8 @@ def test_a_wrong_row_is_refused_with_its_file_its_number_and_its_field(
         ({"loss_mask": [0, 0, 0, 0]}, r"\b1\b.*loss_mask.*TW-rollout-field"),
         ({"reward": None}, r"\b1\b.*TW-rollout-field"),
         ({"rollout_log_probs": [0.0]}, r"\b1\b.*rollout_log_probs.*TW-rollout-field"),
+        ({"rollout_log_probs": [0.0, None, 0.0, 0.0]}, r"\b1\b.*rollout_log_probs\[1\].*TW-rollout-field"),
+        ({"group_index": [1]}, r"\b1\b.*group_index.*TW-rollout-field"),
     ],
 )
 def test_a_ragged_sample_of_slimes_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

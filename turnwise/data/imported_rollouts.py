@@ -133,12 +133,33 @@ class _Row:
 
     def rows(self, name: str) -> list[_Row]:
         """A list of objects, each read as a row."""
+        return [
+            _Row(each, self.file, self.number, f"{self._within}{name}[{place}].")
+            for place, each in enumerate(self.entries(name))
+        ]
+
+    def entries(self, name: str) -> list[Any]:
+        """A list."""
         entries = self.values.get(name)
         if not isinstance(entries, list):
             raise self.wrong(name, "must be a list", entries)
-        return [
-            _Row(each, self.file, self.number, f"{self._within}{name}[{place}].") for place, each in enumerate(entries)
-        ]
+        return entries
+
+    def numbers(self, name: str) -> list[float]:
+        """A list of finite numbers."""
+        return [self.as_number(f"{name}[{place}]", each) for place, each in enumerate(self.entries(name))]
+
+    def part(self, name: str) -> _Row:
+        """An object with named fields, read as a row; null or absent: one without fields."""
+        value = self.values.get(name)
+        return _Row({} if value is None else value, self.file, self.number, f"{self._within}{name}.")
+
+    def identity(self, name: str, default: Hashable = None) -> Hashable:
+        """A text or a number that rows have in common which belong together."""
+        value = self.values.get(name)
+        if not isinstance(value, str | int | float | None):
+            raise self.wrong(name, "must be a text or a number", value)
+        return default if value is None else value
 
 
 def read_rollouts(
@@ -289,7 +310,7 @@ def _content(message: _Row) -> str:
         content = "".join(part.text("text", "") for part in message.rows("content"))
     if not isinstance(content, str):
         raise message.wrong("content", "must be a text or a list of parts", content)
-    calls = message.values.get("tool_calls") or []
+    calls = message.entries("tool_calls") if "tool_calls" in message else []
     return content + "".join(f"\n{call if isinstance(call, str) else json.dumps(call)}" for call in calls)
 
 
@@ -319,7 +340,7 @@ def _read_trl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
         # A reward function of TRL's may say nothing of a completion: null, which counts as nothing.
         earned = {name: row.number_of(name) for name in columns if not _is_nothing(row.values[name])}
         prompt = _as_text(row, "prompt")
-        step = row.values.get("step", 0)
+        step = row.identity("step", 0)
         episodes.append(
             _Episode((step, prompt), [_Reply(prompt, _as_text(row, "completion"))], earned, task=f"step {step}")
         )
@@ -343,7 +364,7 @@ def _read_verl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
     """Rows of one session (`uid` UID_SESSION_TURN) are its turns, each in a context of its own."""
 
     def session(row: _Row) -> tuple[Hashable, ...]:
-        step, parts = row.values.get("step", 0), str(row.values.get("uid", "")).rsplit("_", 2)
+        step, parts = row.identity("step", 0), str(row.values.get("uid", "")).rsplit("_", 2)
         if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
             return row.file, step, parts[0], int(parts[1])
         return row.file, step, id(row)
@@ -366,25 +387,28 @@ def _read_prime_rl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
     untrained = unscored = 0
     for row in rows:
         for trace in row.rows("traces") if "traces" in row else []:
-            if not trace.values.get("agent", {}).get("trainable", True):
+            agent = trace.part("agent")
+            if not agent.values.get("trainable", True):
                 untrained += 1
                 continue
             rewards, weights = {}, {}
-            for name, reward in (trace.values.get("rewards") or {}).items():
-                if reward is None:
+            of_trace = trace.part("rewards")
+            for name in of_trace.values:
+                if name not in of_trace:
                     continue
-                of_name = _Row(reward, trace.file, trace.number, f"traces.rewards.{name}.")
-                rewards[name], weights[name] = of_name.number_of("score"), float(of_name.values.get("weight", 1.0))
+                reward = of_trace.part(name)
+                rewards[name] = reward.number_of("score")
+                weights[name] = reward.number_of("weight") if "weight" in reward else 1.0
             if not rewards:
                 unscored += 1
                 continue
             replies, final = _of_nodes(trace)
-            task = trace.values.get("task") or row.values.get("task") or {}
-            group = (row.values.get("group") or {}).get("id") or task.get("key") or task.get("hash") or json.dumps(task)
-            agent = trace.values.get("agent", {}).get("name", "agent")
+            task = (trace if trace.values.get("task") else row).part("task")
+            of_task = task.identity("key", task.identity("hash", json.dumps(task.values)))
+            group = row.part("group").identity("id", of_task)
             episodes.append(
                 _Episode(
-                    (group, agent),
+                    (group, agent.identity("name", "agent")),
                     replies,
                     rewards,
                     weights,
@@ -434,12 +458,12 @@ def _of_nodes(trace: _Row) -> tuple[list[_Reply], str]:
 
 def _sampled(node: _Row) -> tuple[list[int] | None, list[float] | None]:
     """The sampled tokens of a node with their log-probabilities; None where the file is without."""
-    mask = node.values.get("mask") or []
+    mask = node.entries("mask") if "mask" in node else []
     tokens = node.integers("token_ids") if "token_ids" in node else []
     if len(mask) != len(tokens):
         raise node.wrong("mask", f"must have one entry per token, {len(tokens)}", len(mask))
     sampled = [token for token, is_sampled in zip(tokens, mask, strict=True) if is_sampled]
-    log_probabilities = [node.as_number("logprobs", each) for each in node.values.get("logprobs") or []]
+    log_probabilities = node.numbers("logprobs") if "logprobs" in node else []
     if log_probabilities and len(log_probabilities) != len(sampled):
         raise node.wrong("logprobs", f"must have one number per sampled token, {len(sampled)}", len(log_probabilities))
     return sampled or None, log_probabilities or None
@@ -461,7 +485,7 @@ def _read_slime(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
             if isinstance(reward, Mapping)
             else {REWARD: last.number_of("reward")}
         )
-        group = last.values.get("group_index")
+        group = last.identity("group_index")
         episodes.append(
             _Episode(
                 (str(last.file), _as_text(last, "prompt") if group is None else group),
@@ -483,8 +507,7 @@ def _of_response(row: _Row) -> list[_Reply]:
     mask = row.integers("loss_mask") if "loss_mask" in row else [1] * length
     if len(mask) != length:
         raise row.wrong("loss_mask", f"must have one entry per token of the response, {length}", len(mask))
-    recorded = row.values.get("rollout_log_probs")
-    log_probabilities = [0.0] * length if recorded is None else [float(each) for each in recorded]
+    log_probabilities = row.numbers("rollout_log_probs") if "rollout_log_probs" in row else [0.0] * length
     if len(log_probabilities) != length:
         raise row.wrong(
             "rollout_log_probs", f"must have one number per token of the response, {length}", len(log_probabilities)
