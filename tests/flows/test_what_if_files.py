@@ -55,6 +55,7 @@ def test_the_command_prints_tables_says_what_is_left_out_and_writes_the_page(
     assert "unsolved" not in page, "no file says how an episode ended"
     assert "3 episodes in 1 group of" in page and "tool (turn, weight 2)" in page
     assert page.count("<article") == 3 and "reply 0" in page
+    assert page.count(">2 words<") == 5 and "tokens<" not in page, "one for each turn"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from turnwise.credit import CreditBatch, estimator_of, rollout_advantages
 from turnwise.credit.batch import NEEDS, RESCORED
 from turnwise.credit.selection import trainable
 from turnwise.data.arrays import TrajectoryAdvantages
-from turnwise.data.imported_rollouts import Imported, RolloutFormat, read_rollouts
+from turnwise.data.imported_rollouts import WORDS, Imported, RolloutFormat, read_rollouts
 from turnwise.data.trajectory import trajectory_arrays
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.experiment import Experiment, build
@@ -143,6 +143,8 @@ class WhatIfResult:
     """Those that the page shows, with the texts of their tokens."""
     name: str
     """Of its folder in `results/what-if`."""
+    length_unit: str = "token"
+    """What the length of a reply counts: words where another system's rollouts have no tokens."""
 
     def turns(self) -> pd.DataFrame:
         """One row per turn of each episode, with a column of advantages per rule."""
@@ -163,7 +165,7 @@ class WhatIfResult:
     def write(self, folder: str | Path | None = None) -> Path:
         """Write `what_if.json` and `what_if.html`, by default to `results/what-if/NAME`; returns the folder."""
         to = project_root() / "results" / "what-if" / self.name if folder is None else Path(folder)
-        write_what_if(self.report, self.shown, len(self.episodes), to)
+        write_what_if(self.report, self.shown, len(self.episodes), to, self.length_unit)
         return to
 
 
@@ -305,6 +307,7 @@ def credit_rollouts(
         side_by_side(samples, advantages, rewards),
         side_by_side(chosen, advantages, rewards),
         paths[0].stem,
+        "word" if imported.counted == WORDS else "token",
     )
 
 

@@ -148,12 +148,12 @@ def turn_title(trajectory: Trajectory, place: int) -> str:
     return f"turn {place + 1}{kind}{attempt}{rewritten}"
 
 
-def reply_log_probability(turn: Turn) -> str:
-    """The reply's log-probability (nats) under the behaviour policy and its number of tokens, as text."""
+def reply_log_probability(turn: Turn, unit: str = "token") -> str:
+    """The reply's log-probability (nats) under the behaviour policy and its length in tokens or `unit`s, as text."""
     count = len(turn.reply_tokens)
     if not count:
-        return "no tokens"
-    length = f"{count} token{'s' if count > 1 else ''}"
+        return f"no {unit}s"
+    length = f"{count} {unit}{'s' if count > 1 else ''}"
     # Of another system's reply they are not known.
     return f"log p {signed(sum(turn.log_probabilities), 2)} over {length}" if any(turn.log_probabilities) else length
 

@@ -85,13 +85,17 @@ Compared = Mapping[str, Sample]
 """One trajectory, by rule: with that rule's advantages."""
 
 
-def write_what_if(what_if: WhatIf, episodes: Sequence[Compared], count: int, folder: Path) -> None:
-    """Write `WHAT_IF_FILES` into a folder, which is made where it is missing. `episodes`: a sample of `count`."""
-    for name, text in zip(WHAT_IF_FILES, (what_if.to_json(), what_if_page(what_if, episodes, count)), strict=True):
+def write_what_if(what_if: WhatIf, episodes: Sequence[Compared], count: int, folder: Path, unit: str = "token") -> None:
+    """Write `WHAT_IF_FILES` into a folder, which is made where it is missing. `episodes`: a sample of `count`.
+
+    `unit`: what the length of a reply counts.
+    """
+    texts = (what_if.to_json(), what_if_page(what_if, episodes, count, unit))
+    for name, text in zip(WHAT_IF_FILES, texts, strict=True):
         write_whole(folder / name, text)
 
 
-def what_if_page(what_if: WhatIf, episodes: Sequence[Compared], count: int) -> str:
+def what_if_page(what_if: WhatIf, episodes: Sequence[Compared], count: int, unit: str = "token") -> str:
     """The page as HTML text."""
     names = [rule.name for rule in what_if.rules]
     return render(
@@ -102,6 +106,7 @@ def what_if_page(what_if: WhatIf, episodes: Sequence[Compared], count: int) -> s
         tasks=_by_task(episodes),
         shown=len(episodes),
         count=count,
+        unit=unit,
         # Rules differ in scale by orders of magnitude: each has a colour scale of its own.
         scales={name: largest_advantage([each[name] for each in episodes if name in each]) for name in names},
     )
