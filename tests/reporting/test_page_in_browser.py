@@ -170,3 +170,7 @@ def test_nothing_is_cut_on_the_certificate_of_a_world(browser, tmp_path, width):
     opened.goto((tmp_path / "certificate.html").as_uri())
     assert opened.evaluate(CUT) == []
     assert "Certificate of the world bandit" in opened.content()
+    edges = """() => [...document.querySelectorAll('td .note')]
+      .map(each => [each, each.parentElement].map(box => Math.round(box.getBoundingClientRect().right)))"""
+    if width == 1280:
+        assert (found := opened.evaluate(edges)) and all(note == cell for note, cell in found), "under its number"
