@@ -25,11 +25,12 @@ def test_the_guard_notices_a_call(tmp_path: Path) -> None:
 
 def test_prefects_server_is_watched_as_well(prefect_server: str) -> None:
     # What it is found to have asked for fails the fixture, when the last test is over.
-    port = prefect_server.removesuffix("/api").rpartition(":")[2]
+    arguments = {file.parent: file.read_bytes().split(b"\0") for file in Path("/proc").glob("[0-9]*/cmdline")}
+    servers = {process: each[-3] for process, each in arguments.items() if b"flows.runtime.server" in each}
     (command,) = [
-        process.parent
-        for process in Path("/proc").glob("[0-9]*/cmdline")
-        if {b"uvicorn", port.encode()} <= set(process.read_bytes().split(b"\0"))
+        process
+        for process, folder in servers.items()
+        if prefect_server in (Path(os.fsdecode(folder)) / "server.json").read_text(encoding="utf-8")
     ]
     variables = (command / "environ").read_bytes().split(b"\0")
     places = next(each for each in variables if each.startswith(b"PYTHONPATH=")).partition(b"=")[2].split(b":")
