@@ -111,6 +111,26 @@ def test_samples_of_lm_evaluation_harness_are_of_one_filter(tmp_path: Path) -> N
     assert results_of(table, columns)["org__small"].runs == {0: {"gsm8k 0": 0.0, "gsm8k 1": 1.0}}
 
 
+def test_the_samples_of_a_model_of_lm_evaluation_harness_are_one_method_whatever_their_tasks_and_dates(
+    tmp_path: Path,
+) -> None:
+    for hour, (model, task) in enumerate((model, task) for model in ("small", "large") for task in ("arc", "gsm8k")):
+        name = f"samples_{task}_2026-04-15T1{hour}-55-33.588896.jsonl"
+        write(tmp_path / f"org__{model}" / name, json.dumps({"doc_id": 0, "filter": "none", "acc": hour / 4}))
+    found = read(*sorted(tmp_path.rglob("*.jsonl")))
+    assert {name: each.runs for name, each in found.items()} == {
+        "org__large": {0: {"arc 0": 0.5, "gsm8k 0": 0.75}},
+        "org__small": {0: {"arc 0": 0.0, "gsm8k 0": 0.25}},
+    }
+
+
+def test_a_row_without_the_score_is_refused_with_how_to_leave_it_out(tmp_path: Path) -> None:
+    content = {"model_name": "small", "results": {"arc": {"acc,none": 0.5}, "gsm8k": {"exact_match,strict": 0.2}}}
+    file = write(tmp_path / "results.json", json.dumps(content))
+    with pytest.raises(ConfigurationError, match=r"task gsm8k, column 'acc,none'.*nothing.*--only.*TW-score-value"):
+        read(file, score="acc,none")
+
+
 def test_results_of_lm_evaluation_harness_without_their_groups(tmp_path: Path) -> None:
     for model in ("small", "large"):
         metrics = {"alias": "arc", "acc,none": 0.5, "acc_stderr,none": 0.01}

@@ -48,6 +48,8 @@ ENVELOPES = ("config", "summary", "metrics", "data", "scores")
 SEED_IN_NAME = re.compile(r"(?:^|(?<=[-_./ ]))(?:seed|run|trial|s)[-_=. ]?(\d+)(?=$|[-_./ ])", re.IGNORECASE)
 RUN_OF_CLEANRL = re.compile(r"(?P<task>.+?)__(?P<method>.+?)__(?P<seed>\d+)__\d+")
 SAMPLES_OF_HARNESS = re.compile(r"samples_(?P<task>.+)_\d{4}-\d\d-\d\dT[\d.\-]+")
+FILE_OF_HARNESS = re.compile(rf"{SAMPLES_OF_HARNESS.pattern}|results_\d{{4}}-\d\d-\d\dT[\d.\-]+")
+"""Its files have a task and a date in their names: the folder names the model."""
 SAYS_NOTHING = re.compile(r"trainer_state|metrics|logs?|results?|progress|history|scores?|eval|checkpoint-\d+|\W*")
 """Names of files and folders that name no method."""
 
@@ -96,7 +98,9 @@ def _named_by_path(path: Path, all_paths: Sequence[Path]) -> Row:
     """What tells a file from the others by its path: only the parts in which paths differ say something."""
     common = set.intersection(*(set(each.with_suffix("").parts) for each in all_paths)) if len(all_paths) > 1 else set()
     parts = path.with_suffix("").parts if len(all_paths) > 1 else (path.stem,)
-    return method_and_seed("/".join(part for part in parts if part not in common))
+    differing = [part for part in parts if part not in common]
+    telling = [part for part in differing if not FILE_OF_HARNESS.fullmatch(part)]
+    return method_and_seed("/".join(telling or differing))
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -427,7 +431,7 @@ def _seed(row: Mapping[Any, Any], place: object, columns: ScoreColumns) -> int:
 def _number(value: object, place: object, column: str) -> float:
     number = _as_number(value)
     if number is None or not math.isfinite(number):
-        text = "nothing" if _is_missing(value) else repr(value)
+        text = "nothing: keep the rows that have it by --only COLUMN=VALUE" if _is_missing(value) else repr(value)
         raise ConfigurationError(f"{place}, column {column!r}: must be a finite number; found {text}", "TW-score-value")
     return number
 
