@@ -47,11 +47,13 @@ class ScoredPolicy:
         """
         self._model_settings, self._threads, self._peers = model, threads, peers
         self.model = load_policy(policy, model, device, held_on=None if peers is None else "cpu")
-        few_sizes = is_packable(self.model) and not model.gradient_checkpointing
-        keep_freed_memory(self.model.num_parameters(), few_sizes=few_sizes)
+        parameters = self.model.num_parameters()
         with reproducible_computing(threads):
             require_plain_output_layer(self.model)
         self._pass = ForwardPass(self.model, model, peers)
+        # Known once the weights are sliced over the peers: then the pass is transformers' own, too.
+        few_sizes = is_packable(self.model) and not model.gradient_checkpointing
+        keep_freed_memory(parameters, few_sizes=few_sizes)
         self._pad_token = self.model.config.pad_token_id or 0
 
     def log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
