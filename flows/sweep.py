@@ -29,11 +29,10 @@ from flows.workers.sharing import shared_runs
 from turnwise.agent.playing import the_world
 from turnwise.config.overlays import merged, with_value
 from turnwise.config.sweeps import Candidate
-from turnwise.config.variants import require_distinct_variants
 from turnwise.data.outcomes import LeftOut
 from turnwise.data.task_sets import tasks_of
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import Experiment, build
+from turnwise.experiment import Experiment, build, require_distinct_variants
 from turnwise.records.record import recording_store
 from turnwise.records.results import all_references, results_folder
 from turnwise.reporting.sweep import SweepReport

@@ -23,8 +23,10 @@ from turnwise.config.monitoring import Alarms, Guards, Monitors
 from turnwise.config.optimization import Evolution, Optimization
 from turnwise.config.overlays import Overlay, layered, merged
 from turnwise.config.presets import preset_and_own
+from turnwise.config.quantities import NAME, NAME_RULE
 from turnwise.config.runner import ComputeSection
 from turnwise.config.schema import (
+    BESIDE_RESULTS,
     Ablation,
     Credit,
     CriticSection,
@@ -40,7 +42,6 @@ from turnwise.config.schema import (
     WarmStart,
     WorldSection,
 )
-from turnwise.config.variants import require_distinct_variants
 from turnwise.config.world_checks import require_examples, require_files, require_primary_column, require_rewards
 from turnwise.credit.batch import Rescored
 from turnwise.credit.rejection_sampling import require_shares
@@ -390,3 +391,83 @@ def single(experiment: Experiment, variant: str | None, seed: int | None) -> Exp
     name = f"{experiment.ablation.name}-{variant}-{chosen}"
     values["ablation"] = {"name": name, "seeds": [chosen], "variants": [variant]}
     return build(values, like=experiment)
+
+
+SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", *BESIDE_RESULTS)
+"""Sections that a variant cannot change, since all variants of an ablation share the artifacts made from them."""
+UNREAD: Mapping[str, tuple[str, ...]] = {
+    "reinforcement": ("evolution",),
+    "evolution": ("credit", "critic", "selection"),
+}
+"""Sections that each method of optimization does not read, so that its variants cannot change them."""
+
+
+def require_distinct_variants(experiment: Experiment) -> None:
+    """Raise ConfigurationError for a variant that changes nothing, equals another, or is invalid.
+
+    An empty entry (`name: {}`) is allowed: it is the base itself.
+    """
+    ablation = experiment.ablation
+    if not ablation.variants or not ablation.all_seeds:
+        raise ConfigurationError(
+            "ablation.variants and ablation.seeds must each name at least one; found none", "TW-no-variants"
+        )
+    if len(set(ablation.all_seeds)) < len(ablation.all_seeds):
+        raise ConfigurationError(
+            f"ablation.seeds must differ from each other; found {ablation.seeds}", "TW-repeated-seeds"
+        )
+    if len(ablation.variants) == 1 and ablation.until is not None and ablation.until.compare == "pairs":
+        raise ConfigurationError(
+            "ablation.seeds.compare must be warm-start where there is one variant, which has no pair; found pairs",
+            "TW-missing-pair",
+        )
+    base = experiment.model_dump(mode="json")
+    seen: dict[str, str] = {}
+    for name in ablation.variants:
+        if not NAME.fullmatch(name):
+            raise ConfigurationError(f"a variant's name {NAME_RULE}; found {name!r}", "TW-name-form")
+        try:
+            variant = experiment.variant(name)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"variant {name!r}: {error}") from None
+        _require_own_sections(name, experiment.variants[name], variant)
+        values = variant.model_dump(mode="json")
+        if experiment.variants[name] and values == base:
+            raise ConfigurationError(
+                f"variant {name!r} must change something; variants.{name} repeats the base's values",
+                "TW-changes-nothing",
+            )
+        key = repr(values)
+        if key in seen:
+            raise ConfigurationError(
+                f"variants must differ; {name!r} is the same as {seen[key]!r}", "TW-repeated-variants"
+            )
+        seen[key] = name
+
+
+def _require_own_sections(name: str, changes: Mapping[str, object], variant: Experiment) -> None:
+    """Raise ConfigurationError where a variant changes a section that it does not use, or that all variants share."""
+    if "critic" in changes and not variant.has_critic:
+        raise ConfigurationError(
+            f"variant {name!r} sets critic, which its estimator {variant.credit.estimator!r} has not: only those of "
+            "the GAE family have one",
+            "TW-no-critic",
+        )
+    method = variant.optimization.method
+    for section in (section for section in UNREAD[method] if section in changes):
+        raise ConfigurationError(
+            f"variant {name!r} must not change {section}, which optimization.method: {method} does not read",
+            "TW-variant-unread",
+        )
+    compute = changes.get("compute")
+    if isinstance(compute, Mapping) and "runner" in compute:
+        raise ConfigurationError(
+            f"variant {name!r} must not change compute.runner: whoever makes the runs of an ablation makes all of them",
+            "TW-variant-shared",
+        )
+    for section in (section for section in SHARED if section in changes):
+        raise ConfigurationError(
+            f"variant {name!r} must not change {section}: what is prepared is shared by all variants; compare such "
+            "settings as ablations of their own",
+            "TW-variant-shared",
+        )
