@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.credit_study.study import Study
+from turnwise.credit_study.study import RuleFigures, Study
 from turnwise.credit_study.success import MEASURES, SuccessStudy
-from turnwise.reporting.formatting import UNDEFINED, bounds, number
+from turnwise.reporting.formatting import UNDEFINED, compact, number
 from turnwise.reporting.markdown import render
-from turnwise.reporting.terminal.tables import plain_table
-from turnwise.statistics import Interval
+from turnwise.reporting.terminal.tables import plain_table, stacked
 
-GRADIENT = ("norm", "deviation", "signal to noise", "cosine with the truth")
-ADVANTAGES = ("correlation", "slope", "error")
-DECISIONS = ("rank correlation", "sign errors", "bias", "deviation")
-SUCCESS = (*MEASURES, "success")
 SLOPES_SHOWN = 6
 """Maximum number of turns in the table of slopes, limited by its width; the CSV file has all turns."""
 Row = tuple[str, list[str]]
 """A rule's title and its cells."""
+Columns = Mapping[str, Callable[[RuleFigures], str]]
+"""By heading, a rule's cell."""
+
+
+def _agreement(name: str, digits: int = 2) -> Callable[[RuleFigures], str]:
+    return lambda rule: compact(getattr(rule.agreement, name), digits)
+
+
+# Norms differ by orders of magnitude between worlds: three significant digits.
+GRADIENT: Columns = {
+    "norm": lambda rule: f"{rule.gradient.norm:.3g}",
+    "deviation": lambda rule: f"{rule.gradient.deviation:.3g}",
+    "signal to noise": lambda rule: compact(rule.gradient.signal_to_noise),
+    "cosine with the truth": lambda rule: compact(rule.gradient.cosine),
+}
+ADVANTAGES: Columns = {
+    "correlation": _agreement("correlation"),
+    "slope": _agreement("slope"),
+    "error": _agreement("error", digits=3),
+}
+DECISIONS: Columns = {
+    "rank correlation": _agreement("rank_correlation"),
+    "sign errors": _agreement("sign_errors"),
+    "bias": _agreement("bias", digits=3),
+    "deviation": _agreement("deviation", digits=3),
+}
+SUCCESS = (*MEASURES, "success")
 
 
 def limits(study: Study) -> list[str]:
@@ -42,18 +64,15 @@ def limits(study: Study) -> list[str]:
 
 def print_study(study: Study, console: Console) -> None:
     """Print the study: gradients, advantages, decisions, slopes by turn, and which rules were left out and why."""
-    console.print(Text(f"Gradients of {study.tasks} groups", style="bold"))
-    console.print(_table(GRADIENT, _gradient_rows(study)))
-    console.print()
-    console.print(Text(f"Advantages of {study.turns} turns", style="bold"))
-    console.print(_table(ADVANTAGES, _advantage_rows(study)))
-    console.print()
-    console.print(Text("Decisions in the same state", style="bold"))
-    console.print(_table(DECISIONS, _decision_rows(study)))
-    console.print()
-    console.print(Text("Slopes turn by turn", style="bold"))
-    console.print(_table(_turn_headings(study), _slope_rows(study)))
-    console.print()
+    for title, columns in (
+        (f"Gradients of {study.tasks} groups", GRADIENT),
+        (f"Advantages of {study.turns} turns", ADVANTAGES),
+        ("Decisions in the same state", DECISIONS),
+        ("Slopes turn by turn", _slopes(study)),
+    ):
+        console.print(Text(title, style="bold"))
+        console.print(_table(*_rules(study, columns)))
+        console.print()
     for sentence in [*limits(study), f"Intervals: 95 %, percentile bootstrap over the {study.tasks} tasks."]:
         console.print(Text(sentence, style="dim"))
     for title, reason in study.left_out.items():
@@ -99,84 +118,36 @@ def page(
         about=about,
         figure=figure,
         limits=limits(study),
-        advantages=(ADVANTAGES, _advantage_rows(study)),
-        decisions=(DECISIONS, _decision_rows(study)),
-        slopes=(_turn_headings(study), _slope_rows(study)),
-        gradients=(GRADIENT, _gradient_rows(study)),
+        advantages=_rules(study, ADVANTAGES),
+        decisions=_rules(study, DECISIONS),
+        slopes=_rules(study, _slopes(study)),
+        gradients=_rules(study, GRADIENT),
         success=[
             (found.budget, drawn, (SUCCESS, _success_rows(found)), success_sentences(found)) for found, drawn in success
         ],
     )
 
 
-def _gradient_rows(study: Study) -> list[Row]:
-    # Norms differ by orders of magnitude between worlds: three significant digits.
-    return [
-        (
-            found.title,
-            [
-                f"{found.gradient.norm:.3g}",
-                f"{found.gradient.deviation:.3g}",
-                _cell(found.gradient.signal_to_noise),
-                _cell(found.gradient.cosine),
-            ],
-        )
-        for found in study.figures
-    ]
+def _rules(study: Study, columns: Columns) -> tuple[list[str], list[Row]]:
+    """Headings and rows of the rules; the truth itself has a gradient alone."""
+    judged = study.figures if columns is GRADIENT else [rule for rule in study.figures if rule.agreement]
+    return [*columns], [(rule.title, [read(rule) for read in columns.values()]) for rule in judged]
 
 
-def _advantage_rows(study: Study) -> list[Row]:
-    return [
-        (found.title, [_cell(agreement.correlation), _cell(agreement.slope), _cell(agreement.error, digits=3)])
-        for found in study.figures
-        if (agreement := found.agreement)
-    ]
+def _slopes(study: Study) -> Columns:
+    def slope(rule: RuleFigures, turn: int) -> str:
+        value = rule.agreement.slopes[turn] if rule.agreement else None
+        return UNDEFINED if value is None else number(value.value, 2)
 
-
-def _decision_rows(study: Study) -> list[Row]:
-    return [
-        (
-            found.title,
-            [
-                _cell(agreement.rank_correlation),
-                _cell(agreement.sign_errors),
-                _cell(agreement.bias, digits=3),
-                _cell(agreement.deviation, digits=3),
-            ],
-        )
-        for found in study.figures
-        if (agreement := found.agreement)
-    ]
+    return {f"turn {turn + 1}": partial(slope, turn=turn) for turn in range(min(study.slope_turns, SLOPES_SHOWN))}
 
 
 def _success_rows(found: SuccessStudy) -> list[Row]:
     ordered = sorted(found.trained, key=lambda each: -each.success.value)
     return [
-        (each.variant, [_cell(measure(each.rule)) for measure in MEASURES.values()] + [_cell(each.success)])
+        (each.variant, [compact(measure(each.rule)) for measure in MEASURES.values()] + [compact(each.success)])
         for each in ordered
     ]
-
-
-def _turn_headings(study: Study) -> list[str]:
-    return [f"turn {turn + 1}" for turn in range(min(study.slope_turns, SLOPES_SHOWN))]
-
-
-def _slope_rows(study: Study) -> list[Row]:
-    return [
-        (
-            found.title,
-            [UNDEFINED if slope is None else number(slope.value, 2) for slope in found.agreement.slopes[:SLOPES_SHOWN]],
-        )
-        for found in study.figures
-        if found.agreement
-    ]
-
-
-def _cell(interval: Interval | None, digits: int = 2) -> str:
-    if interval is None:
-        return UNDEFINED
-    within = bounds(interval, digits)
-    return number(interval.value, digits) + (f" ({within})" if within else "")
 
 
 def _table(headings: Sequence[str], rows: Sequence[Row]) -> Table:
@@ -185,14 +156,5 @@ def _table(headings: Sequence[str], rows: Sequence[Row]) -> Table:
     for heading in headings:
         table.add_column(Text(heading, style="bold"), justify="right", vertical="top", no_wrap=True)
     for title, cells in rows:
-        table.add_row(Text(title), *map(_below, cells))
+        table.add_row(Text(title), *map(stacked, cells))
     return table
-
-
-def _below(cell: str) -> Text:
-    """The cell with its interval on a second line and without leading zeros, so that the table fits 80 characters."""
-    value, _, within = cell.partition(" (")
-    text = Text(value)
-    if within:
-        text.append("\n" + re.sub(r"\b0\.", ".", within.removesuffix(")")), style="dim")
-    return text

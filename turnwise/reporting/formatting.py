@@ -57,6 +57,14 @@ def bounds(interval: Interval, digits: int) -> str | None:
     return f"{low} to {high}" if MINUS in low + high else f"{low}–{high}"
 
 
+def compact(interval: Interval | None, digits: int = 2) -> str:
+    """A value with its bounds as a table has them: `0.91 (0.87–0.95)`. `UNDEFINED` for None."""
+    if interval is None:
+        return UNDEFINED
+    within = bounds(interval, digits)
+    return number(interval.value, digits) + (f" ({within})" if within else "")
+
+
 def with_bounds(interval: Interval | None, digits: int, sign: bool = False) -> str:
     """A value with its bounds: `0.181 (0.171 to 0.192)`; with `sign` all have one. `UNDEFINED` for None."""
     if interval is None:

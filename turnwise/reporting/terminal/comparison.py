@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -15,17 +14,16 @@ from turnwise.reporting.finding import report_finding
 from turnwise.reporting.formatting import (
     UNDEFINED,
     basis,
-    bounds,
     budget_sentences,
+    compact,
     comparison_sentence,
     duration,
     ended_line,
     heading,
-    number,
     process_note,
     race_sentences,
 )
-from turnwise.reporting.terminal.tables import plain_table
+from turnwise.reporting.terminal.tables import plain_table, stacked
 from turnwise.results.report_data import ReportColumn, ReportData, Row
 
 
@@ -116,11 +114,7 @@ def _cell(row: Row, column: ReportColumn) -> Text:
     interval = row.cells.get(column.key)
     if interval is None:
         return Text(UNDEFINED, style="dim")
-    text = Text(number(interval.value, column.digits))
-    if limits := bounds(interval, column.digits):
-        # Dropping the zero before the point saves room for one or two more columns.
-        text.append("\n" + re.sub(r"\b0\.", ".", limits), style="dim")
-    return text
+    return stacked(compact(interval, column.digits))
 
 
 def _time_account(report: ReportData, width: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from rich import box
@@ -32,6 +33,15 @@ class TextTable:
 def plain_table(gap: int = 1, *, show_footer: bool = False) -> Table:
     """An empty table of the terminal: no lines but one below its heads, and so many spaces between columns."""
     return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0), show_footer=show_footer)
+
+
+def stacked(cell: str) -> Text:
+    """`0.56 (0.40–0.72)` on two lines, the interval dim and without leading zeros: room for one or two more columns."""
+    value, _, within = cell.partition(" (")
+    text = Text(value)
+    if within:
+        text.append("\n" + re.sub(r"\b0\.", ".", within.removesuffix(")")), style="dim")
+    return text
 
 
 def print_table(content: TextTable, console: Console) -> None:
