@@ -227,10 +227,9 @@ def suite(
 ) -> None:
     """Compare rules over worlds: interquartile means, ranks, profiles."""
     from turnwise.records.record import recorded_here, recorded_store
-    from turnwise.reporting.data.suites import collect_suite
+    from turnwise.reporting.data.suites import collect_suite, suite_tables
     from turnwise.reporting.html.pages import PAGE_FILE, write_suite
     from turnwise.reporting.terminal.tables import print_table
-    from turnwise.reporting.terminal.verdicts import suite_tables
     from turnwise.tracking.finding import find_all_runs
 
     uri, console = recorded_store(tracking), Console(highlight=False)
@@ -330,9 +329,9 @@ def what_if(
     """Show what other credit or losses would make of rollouts that exist."""
     from flows.python.what_if import what_if
     from turnwise.records.what_if import credit_rollouts
+    from turnwise.reporting.data.what_if import what_if_tables
     from turnwise.reporting.html.pages import WHAT_IF_FILES
     from turnwise.reporting.terminal.tables import print_table
-    from turnwise.reporting.terminal.what_if import what_if_tables
 
     of_run = {"-s": settings, "--iteration": iteration, "--remake": remake, "--tracking": tracking}
     of_files = {"--rule": rules, "--weight": weights, "--format": format, "--tokenizer": tokenizer}

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.config.sweeps import Candidate
-from turnwise.reporting.data.tables import as_csv
+from turnwise.reporting.data.tables import TextTable, as_csv
 from turnwise.reporting.formatting import bounds, number, with_bounds
-from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.outcomes import Outcomes
 from turnwise.statistics import Interval, Judgement
 from turnwise.statistics.verdict import VariantResult

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.formatting import number, with_bounds
+from turnwise.reporting.data.tables import TextTable, text_cell
+from turnwise.reporting.formatting import UNDEFINED, number, with_bounds
 from turnwise.results.cells import cell
 from turnwise.statistics import Interval, student_over_seeds
 from turnwise.statistics.suite import Suite, common_worlds, measure_suite
@@ -109,6 +110,39 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
         measure_suite(scores) if shared else None,
         missing,
     )
+
+
+def suite_tables(report: SuiteReport) -> list[TextTable]:
+    """The tables of a suite, without empty ones."""
+    by_world = TextTable(
+        "worlds",
+        "World by world: random = 0, oracle = 1",
+        ["", *report.worlds],
+        [[rule, *(text_cell(report.cells[rule].get(world)) for world in report.worlds)] for rule in report.rules],
+        [f"Means over seeds with Student's t intervals; {UNDEFINED} where nothing is recorded."],
+    )
+    if report.suite is None:
+        return [by_world]
+    measures = TextTable(
+        "measures",
+        f"Over {', '.join(report.suite.worlds)}",
+        ["", "inter-\nquartile\nmean", "mean", "optimality\ngap", "rank"],
+        [
+            [rule.name, *map(text_cell, (rule.interquartile_mean, rule.mean, rule.optimality_gap, rule.rank))]
+            for rule in report.suite.rules
+        ],
+        [
+            "Intervals are of a bootstrap within each world; with few runs they are too narrow, so no verdict follows "
+            "from them."
+        ],
+    )
+    chances = TextTable(
+        "improvement",
+        "Probability that a run of the first is better",
+        ["", "P(better)"],
+        [[f"{one} over {other}", text_cell(chance)] for one, other, chance in report.suite.improvement],
+    )
+    return [measures, *([chances] if chances.rows else []), by_world]
 
 
 def _absence(untested: int) -> str:

@@ -1,4 +1,7 @@
-"""The report's data as files: `report.json`, from which the report can be drawn again, and its tables as CSV."""
+"""The report's data as files: `report.json`, from which the report can be drawn again, and its tables as CSV.
+
+`TextTable` is a small table of text, which the terminal prints, a page shows, and CSV holds.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from turnwise.reporting.formatting import UNDEFINED, bounds, number, signed
 from turnwise.results.outcomes import VariantWork
 from turnwise.results.report_data import ReportData
 from turnwise.statistics import Comparison, Judgement
@@ -151,3 +156,34 @@ def as_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     writer.writerow(header)
     writer.writerows(rows)
     return buffer.getvalue().encode()
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of text; the first column is the row's name."""
+
+    name: str
+    """One word, also the name of its file."""
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    """One text per column. A cell may have several lines, the first its value; `to_csv` joins them into one."""
+    notes: list[str] = field(default_factory=list)
+
+    def to_csv(self) -> bytes:
+        """The table as the content of a CSV file, with a header line and without title and notes."""
+        return as_csv(self.columns, ([" ".join(cell.split()) for cell in row] for row in self.rows))
+
+
+def text_cell(interval: Interval | None, *, with_sign: bool = False) -> str:
+    """The value, and on the next line its bounds or the reason why there are none.
+
+    A single value stands alone: a note below the table says that there is no interval then.
+    """
+    if interval is None:
+        return UNDEFINED
+    value = signed(interval.value, 2) if with_sign else number(interval.value, 2)
+    if interval.count == 1:
+        return value
+    because = (interval.absence or "").replace(": ", ":\n")
+    return f"{value}\n{bounds(interval, 2) or because}"

@@ -1,33 +1,15 @@
-"""Small tables of text, printed in the terminal or written as CSV."""
+"""Small tables in the terminal."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.reporting.data.tables import as_csv
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """A table of text; the first column is the row's name."""
-
-    name: str
-    """One word, also the name of its file."""
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    """One text per column. A cell may have several lines, which `to_csv` joins into one."""
-    notes: list[str] = field(default_factory=list)
-
-    def to_csv(self) -> bytes:
-        """The table as the content of a CSV file, with a header line and without title and notes."""
-        return as_csv(self.columns, ([" ".join(cell.split()) for cell in row] for row in self.rows))
+from turnwise.reporting.data.tables import TextTable
 
 
 def plain_table(gap: int = 1, *, show_footer: bool = False) -> Table:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from turnwise.reporting.data.suites import SuiteReport
-from turnwise.reporting.formatting import MINUS, UNDEFINED, bounds, number, probability, signed, with_bounds
-from turnwise.reporting.terminal.tables import TextTable
+from turnwise.reporting.data.tables import TextTable, text_cell
+from turnwise.reporting.formatting import MINUS, UNDEFINED, probability, signed, with_bounds
 from turnwise.results.outcomes import Outcomes
 from turnwise.statistics import Comparison, Interval, Judgement, VariantResult
 from turnwise.statistics.curves import AtEqualBudget
@@ -51,15 +50,15 @@ def standings(
     rows = [
         [
             _row_name(standing, outcomes),
-            cell(standing.mean),
-            cell(standing.interquartile_mean),
-            cell(standing.normalised),
-            UNDEFINED if standing.gain is None else cell(standing.gain.difference, with_sign=True),
+            text_cell(standing.mean),
+            text_cell(standing.interquartile_mean),
+            text_cell(standing.normalised),
+            UNDEFINED if standing.gain is None else text_cell(standing.gain.difference, with_sign=True),
             UNDEFINED if standing.gain is None else verdict(standing.gain),
         ]
         for standing in judgement.standings
     ]
-    rows += [[f"{name}\n{each.count} tasks", cell(each), *[UNDEFINED] * 4] for name, each in references.items()]
+    rows += [[f"{name}\n{each.count} tasks", text_cell(each), *[UNDEFINED] * 4] for name, each in references.items()]
     columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "verdict"]
     framed = bool(references) or any(each.normalised or each.gain for each in judgement.standings)
     if not framed:
@@ -87,7 +86,7 @@ def pairs(judgement: Judgement) -> TextTable:
     rows = [
         [
             f"{pair.first}\n{MINUS} {pair.second}",
-            cell(pair.difference, with_sign=True),
+            text_cell(pair.difference, with_sign=True),
             probability(pair.corrected),
             verdict(pair),
             UNDEFINED if pair.effect is None else signed(pair.effect, 1),
@@ -109,7 +108,7 @@ def pairs(judgement: Judgement) -> TextTable:
 def learning(judgement: Judgement) -> TextTable:
     """One row per variant: how it learned, measured on the validation task set."""
     stated = judgement.learning[0].reached.stated
-    rows = [[each.name, cell(each.area), _reached(each)] for each in judgement.learning]
+    rows = [[each.name, text_cell(each.area), _reached(each)] for each in judgement.learning]
     columns = ["", "area under the curve", f"iterations to {stated:g}"]
     notes = [
         "Area: the mean on the way, on the validation task set. Iterations: the median run's, and how many got there."
@@ -139,20 +138,6 @@ def budgets(at_equal: Sequence[AtEqualBudget]) -> TextTable:
     return TextTable("budgets", "At the same cost", ["", "", "result"], rows, notes)
 
 
-def cell(interval: Interval | None, *, with_sign: bool = False) -> str:
-    """The value, and on the next line its bounds or the reason why there are none.
-
-    A single value stands alone: a note below the table says that there is no interval then.
-    """
-    if interval is None:
-        return UNDEFINED
-    value = signed(interval.value, DIGITS) if with_sign else number(interval.value, DIGITS)
-    if interval.count == 1:
-        return value
-    because = (interval.absence or "").replace(": ", ":\n")
-    return f"{value}\n{bounds(interval, DIGITS) or because}"
-
-
 def verdict(comparison: Comparison) -> str:
     """The verdict, with a line break after a colon."""
     return comparison.verdict.replace(": ", ":\n")
@@ -169,36 +154,3 @@ def _reached(found: Learning) -> str:
     arrived = [at for at in found.reached.at if at is not None]
     share = f"{len(arrived)} of {len(found.reached.at)}"
     return share if found.reached.median is None else f"{found.reached.median:g}\n{share}"
-
-
-def suite_tables(report: SuiteReport) -> list[TextTable]:
-    """The tables of a suite, without empty ones."""
-    by_world = TextTable(
-        "worlds",
-        "World by world: random = 0, oracle = 1",
-        ["", *report.worlds],
-        [[rule, *(cell(report.cells[rule].get(world)) for world in report.worlds)] for rule in report.rules],
-        [f"Means over seeds with Student's t intervals; {UNDEFINED} where nothing is recorded."],
-    )
-    if report.suite is None:
-        return [by_world]
-    measures = TextTable(
-        "measures",
-        f"Over {', '.join(report.suite.worlds)}",
-        ["", "inter-\nquartile\nmean", "mean", "optimality\ngap", "rank"],
-        [
-            [rule.name, *map(cell, (rule.interquartile_mean, rule.mean, rule.optimality_gap, rule.rank))]
-            for rule in report.suite.rules
-        ],
-        [
-            "Intervals are of a bootstrap within each world; with few runs they are too narrow, so no verdict follows "
-            "from them."
-        ],
-    )
-    chances = TextTable(
-        "improvement",
-        "Probability that a run of the first is better",
-        ["", "P(better)"],
-        [[f"{one} over {other}", cell(chance)] for one, other, chance in report.suite.improvement],
-    )
-    return [measures, *([chances] if chances.rows else []), by_world]

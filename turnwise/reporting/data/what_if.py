@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from turnwise.reporting.data.tables import TextTable
 from turnwise.reporting.formatting import UNDEFINED, number, signed
-from turnwise.reporting.terminal.tables import TextTable
 from turnwise.results.what_if import TurnFigures, WhatIf
 
 MOST_TURNS, MOST_COLUMNS = 12, 4
