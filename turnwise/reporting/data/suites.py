@@ -118,22 +118,27 @@ def suite_tables(report: SuiteReport) -> list[TextTable]:
         "worlds",
         "World by world: random = 0, oracle = 1",
         ["", *report.worlds],
-        [[rule, *(text_cell(report.cells[rule].get(world)) for world in report.worlds)] for rule in report.rules],
+        [
+            [rule, *(text_cell(report.cells.get(rule, {}).get(world)) for world in report.worlds)]
+            for rule in report.rules
+        ],
         [f"Means over seeds with Student's t intervals; {UNDEFINED} where nothing is recorded."],
     )
     if report.suite is None:
         return [by_world]
     measures = TextTable(
         "measures",
-        f"Over {', '.join(report.suite.worlds)}",
+        f"Over {', '.join(report.suite.worlds)}: random = 0, oracle = 1",
         ["", "inter-\nquartile\nmean", "mean", "optimality\ngap", "rank"],
         [
             [rule.name, *map(text_cell, (rule.interquartile_mean, rule.mean, rule.optimality_gap, rule.rank))]
             for rule in report.suite.rules
         ],
         [
-            "Intervals are of a bootstrap within each world; with few runs they are too narrow, so no verdict follows "
-            "from them."
+            "Interquartile mean: of all runs, without the lowest and the highest quarter. Optimality gap: what is "
+            "missing to the oracle. Rank: the mean place among the rules, 1 the best. Intervals are of a bootstrap "
+            "within each world; with few runs they are too narrow, so no verdict follows from them: turnwise compare "
+            "gives verdicts."
         ],
     )
     chances = TextTable(

@@ -1,4 +1,4 @@
-"""What other settings would make of a rollout, as tables for the terminal."""
+"""What other settings would make of a rollout, as tables for the terminal and for a page."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from turnwise.reporting.formatting import UNDEFINED, number, signed
 from turnwise.results.what_if import TurnFigures, WhatIf
 
 MOST_TURNS, MOST_COLUMNS = 12, 4
-"""Turns that are shown, and rules that stand in columns; the page has all."""
+"""Turns that the terminal shows, and rules that stand there in columns; a page has all."""
 
 
-def what_if_tables(what_if: WhatIf) -> list[TextTable]:
-    """Tables of settings that differ, of advantages, turn by turn too, and of the first step; none that is empty."""
+def what_if_tables(what_if: WhatIf, whole: bool = False) -> list[TextTable]:
+    """Tables of settings that differ, of advantages, turn by turn too, and of the first step; none that is empty.
+
+    `whole`, as on a page: with all turns, and of each how many there were and how the rules' advantages correlate.
+    """
     names = [rule.name for rule in what_if.rules]
     settings = [[each.key, *(each.values.get(name, UNDEFINED) for name in names)] for each in what_if.settings]
     advantages = [
@@ -27,19 +30,20 @@ def what_if_tables(what_if: WhatIf) -> list[TextTable]:
         for rule in what_if.rules
     ]
     longest = max((len(rule.by_turn) for rule in what_if.rules), default=0)
+    turns = range(longest if whole else min(longest, MOST_TURNS))
     by_turn = [
-        [f"turn {place + 1}", *(_of_turn(rule.by_turn[place : place + 1]) for rule in what_if.rules)]
-        for place in range(min(longest, MOST_TURNS))
+        [f"turn {place + 1}", *(_of_turn(rule.by_turn[place : place + 1], whole) for rule in what_if.rules)]
+        for place in turns
     ]
     headings = ["", *names]
-    if len(names) > MOST_COLUMNS:
+    if len(names) > MOST_COLUMNS and not whole:
         by_turn = [[name, *cells] for name, *cells in zip(*([names, *(row[1:] for row in by_turn)]), strict=True)]
-        headings = ["", *(f"turn {place + 1}" for place in range(min(longest, MOST_TURNS)))]
+        headings = ["", *(f"turn {place + 1}" for place in turns)]
     steps = [
         [
             name,
             *(
-                ["no gradient", *[UNDEFINED] * 4]
+                ["no gradient:\nall advantages are 0", *[UNDEFINED] * 4]
                 if step is None
                 else [
                     f"{step['gradient_norm']:.3g}",
@@ -53,8 +57,12 @@ def what_if_tables(what_if: WhatIf) -> list[TextTable]:
         for name, step in what_if.steps.items()
     ]
     first = names[0] if names else ""
-    further = [f"{longest - MOST_TURNS} further turns are on the page."] if longest > MOST_TURNS else []
-    of_page = [*what_if.notes, *(f"{name} is left out: {reason}" for name, reason in what_if.left_out.items())]
+    compared = (
+        f" Correlation, and turns of the opposite sign: with {first}, on turns that both have." if names[1:] else ""
+    )
+    further = [f"{longest - len(turns)} further turns are on the page."] if longest > len(turns) else []
+    notes = what_if.notes or ([] if what_if.steps else ["No gradients were compared."])
+    left_out = [f"{name} is left out: {reason}" for name, reason in what_if.left_out.items()]
     tables = [
         TextTable("settings", "What is set otherwise", ["", *names], settings),
         TextTable(
@@ -62,7 +70,7 @@ def what_if_tables(what_if: WhatIf) -> list[TextTable]:
             "Advantages",
             ["", "episodes", "turns", "mean size", "at 0", "correlation", "opposite"],
             advantages,
-            [f"Correlation, and turns of the opposite sign: with {first}."] if len(names) > 1 else [],
+            [f"Mean size: the mean of |advantage| over turns.{compared}"],
         ),
         TextTable("turns", "Turn by turn: mean ± deviation", headings, by_turn, further),
         TextTable(
@@ -70,16 +78,25 @@ def what_if_tables(what_if: WhatIf) -> list[TextTable]:
             "The first step of the whole batch",
             ["", "gradient", "cosine", "clip low", "clip high", "KL"],
             steps,
-            [f"Cosine: with the gradient of {first}. Clip shares, and KL in nats per token: after the step."],
+            [
+                "With the policy and the optimizer's state of that iteration. Cosine: with the gradient of "
+                f"{first}. Clip shares: of reply tokens that the clips would hold in a second pass. KL: between the "
+                "policy before and after the step, in nats per reply token."
+            ],
         ),
     ]
     filled = [table for table in tables if table.rows]
-    filled[-1].notes.extend(of_page)
+    filled[-1].notes.extend([*notes, *left_out])
     return filled
 
 
-def _of_turn(found: list[TurnFigures]) -> str:
-    return f"{signed(found[0].mean, 2)} ± {number(found[0].deviation, 2)}" if found else UNDEFINED
+def _of_turn(found: list[TurnFigures], whole: bool) -> str:
+    if not found:
+        return UNDEFINED
+    (turn,) = found
+    correlation = "" if turn.correlation is None else f", correlation {number(turn.correlation, 2)}"
+    counted = f"\n{turn.count} turn{'' if turn.count == 1 else 's'}{correlation}" if whole else ""
+    return f"{signed(turn.mean, 2)} ± {number(turn.deviation, 2)}{counted}"
 
 
 def _share(value: float | None) -> str:

@@ -14,8 +14,9 @@ from types import MappingProxyType
 
 from turnwise.checking.certificate import Certificate
 from turnwise.reporting.data.episodes import OCCASIONS, ShownEpisode, by_task
-from turnwise.reporting.data.suites import SuiteReport
+from turnwise.reporting.data.suites import SuiteReport, suite_tables
 from turnwise.reporting.data.tables import as_csv
+from turnwise.reporting.data.what_if import what_if_tables
 from turnwise.reporting.figures.comparison import suite_figure
 from turnwise.reporting.figures.drawing import styles_of
 from turnwise.reporting.formatting import ending
@@ -102,7 +103,7 @@ def what_if_page(what_if: WhatIf, episodes: Sequence[Compared], count: int, unit
         "what_if.html.jinja",
         title=what_if.title,
         what_if=what_if,
-        turns=max((len(rule.by_turn) for rule in what_if.rules), default=0),
+        tables=what_if_tables(what_if, whole=True),
         tasks=_by_task(episodes),
         shown=len(episodes),
         count=count,
@@ -158,6 +159,7 @@ def suite_page(report: SuiteReport) -> str:
         "suite.html.jinja",
         title=report.headline,
         report=report,
+        tables=suite_tables(report),
         figure=None if report.suite is None else suite_figure(report.suite),
         styles=styles_of(report.rules),
     )
