@@ -5,6 +5,7 @@ Each test states one promise: the same digests again, reuse of what is the same,
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -98,6 +99,8 @@ def test_the_best_policy_is_registered_once_and_is_opened_by_mlflow(
     success = {each.id: success_of(each.artifacts.iterations[-1]["evaluation"]) for each in find_runs(address)}
     assert version.run_id in {each.id for each in runs} and success[version.run_id] == max(success.values())
     assert client.get_model_version_by_alias("tiny-agent", "best").version == version.version
+    linked = json.loads(client.get_logged_model(version.source.removeprefix("models:/")).tags["mlflow.modelVersions"])
+    assert linked == [{"name": "tiny-agent", "version": version.version}], "MLflow's list of models names it, once"
     with tracking_at(address):
         pipeline = mlflow.transformers.load_model("models:/tiny-agent@best")
         answers = mlflow.pyfunc.load_model("models:/tiny-agent@best")

@@ -7,6 +7,7 @@ leave it by `turnwise export`. A policy that is registered has its weights in ML
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from turnwise.tracking.values import shortened_tags
 POLICY = "turnwise.policy"
 """The tag of a logged model that names the policy's artifact."""
 EXTERNAL = "mlflow.model.isExternal"
+VERSIONS = "mlflow.modelVersions"
+"""The tag by which MLflow's list of logged models names their registered versions; `mlflow.register_model` sets it."""
 MODEL_TYPE = "policy"
 READY = "READY"
 BEST = "best"
@@ -101,6 +104,7 @@ def register_policy(client: TrackingClient, name: str, run_id: str, policy: str,
             registered = client.create_model_version(
                 name, f"models:/{logged.model_id}", run_id, tags={POLICY: policy}, model_id=logged.model_id
             )
+    _link_version(client, logged, registered)
     client.set_registered_model_alias(name, BEST, registered.version)
     return str(registered.version)
 
@@ -129,6 +133,14 @@ def _add_weights(client: TrackingClient, model_id: str, folder: Path, name: str)
         description.save(str(model / "MLmodel"))
         client.log_model_artifacts(model_id, str(model))
     client.delete_logged_model_tag(model_id, EXTERNAL)
+
+
+def _link_version(client: TrackingClient, logged: Any, registered: Any) -> None:
+    """Name a registered version in its logged model, once; `create_model_version` alone leaves the link out."""
+    version = {"name": registered.name, "version": registered.version}
+    linked = json.loads(logged.tags.get(VERSIONS, "[]"))
+    if version not in linked:
+        client.set_logged_model_tags(logged.model_id, {VERSIONS: json.dumps([*linked, version])})
 
 
 @contextmanager
