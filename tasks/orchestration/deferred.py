@@ -38,15 +38,25 @@ def task(**options: Any) -> Callable[[Callable[Arguments, Result]], Task[Argumen
 
 
 def flow(**options: Any) -> Callable[[Callable[Arguments, Result]], Flow[Arguments, Result]]:
-    """Prefect's `@flow` with these options."""
+    """Prefect's `@flow` with these options, whose result is no input of what is called after it.
+
+    Prefect takes all that a flow returns for made by it, also what it was given and what is shared with other runs: its
+    graph then had edges between runs that have nothing of each other. And a task run with a flow run among its inputs
+    leaves the page's list of task runs empty: github.com/PrefectHQ/prefect/issues/18680.
+    """
 
     def make(function: Callable[..., Any]) -> Any:
         import prefect
+        from prefect.utilities.annotations import quote
 
-        return prefect.flow(**options)(function)
+        @functools.wraps(function)
+        def quoted(*args: Any, **kwargs: Any) -> Any:
+            return quote(function(*args, **kwargs))  # Prefect does not look into it
+
+        return prefect.flow(**options)(quoted)
 
     def decorate(function: Callable[Arguments, Result]) -> Flow[Arguments, Result]:
-        return cast("Flow[Arguments, Result]", _Deferred(function, make))
+        return cast("Flow[Arguments, Result]", _DeferredFlow(function, make))
 
     return decorate
 
@@ -67,3 +77,10 @@ class _Deferred:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._made, name)
+
+
+class _DeferredFlow(_Deferred):
+    """A flow, which returns what its function returns."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs).unquote()

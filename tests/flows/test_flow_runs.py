@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from uuid import UUID
@@ -15,17 +16,19 @@ from prefect import flow, runtime
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
+    FlowRunFilterId,
     FlowRunFilterParentFlowRunId,
     FlowRunFilterTags,
     LogFilter,
     LogFilterFlowRunId,
 )
-from prefect.client.schemas.objects import FlowRun, Log
+from prefect.client.schemas.objects import FlowRun, Log, TaskRun
 from prefect.logging.handlers import APILogHandler
 from pydantic import BaseModel, ConfigDict
 
 from flows.runtime.flow_runs import flow_run_log, in_flow_run, run_flow, tags_of, untagged_tasks
 from tasks.caching import depends_on
+from tasks.orchestration import deferred
 from tasks.orchestration.deferred import task
 from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
@@ -100,6 +103,48 @@ def test_the_runs_of_an_ablation_are_found_by_tag_and_as_parts_of_its_flow_run()
         parts = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[whole_run.id]))
         assert {run.id for run in client.read_flow_runs(flow_run_filter=parts)} == {run.id for run in runs[1:]}
     assert [run.name for run in flow_runs_of("ablation found-by-tag", "variant mt-grpo", "seed 2")] == [runs[2].name]
+
+
+@dataclass
+class CountedRun:
+    """A run with what it was given."""
+
+    experiment: Experiment
+    number: Reference
+
+
+@task(name="listed", task_run_name="{label}: listed", retries=1)
+@depends_on()
+def listed(parameters: Parameters, *, numbers: list[Reference], label: str = "listed") -> Reference:
+    """How many numbers there are, as an artifact."""
+    with default_store().write("number") as draft:
+        (draft.folder / "number.json").write_text(json.dumps(len(numbers)))
+    return draft.reference
+
+
+@deferred.flow(name="train", flow_run_name="seed {seed}", validate_parameters=False)
+def counted_run(experiment: Experiment, seed: int) -> CountedRun:
+    """A run of one stage, with its result."""
+    return CountedRun(experiment, counted(Parameters(number=20 + seed)))
+
+
+@flow(name="comparison", validate_parameters=False)
+def listed_runs(experiment: Experiment) -> tuple[str, list[CountedRun]]:
+    """A stage on the results of two runs."""
+    runs = [run_flow(counted_run, experiment, seed) for seed in (1, 2)]
+    listed(Parameters(number=0), numbers=[run.number for run in runs])
+    return str(runtime.flow_run.id), runs
+
+
+def test_no_run_counts_as_an_input_of_what_is_called_after_it_which_would_empty_the_pages_list_of_task_runs() -> None:
+    identity, runs = run_flow(listed_runs, load(Path(__file__).parents[2] / "params.yaml"))
+    assert [run.number.kind for run in runs] == ["number", "number"]
+    within, found = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(identity)])), list[TaskRun]()
+    with get_client(sync_client=True) as client:
+        while len(found) < 3:  # the two runs, and `listed`; the server records task runs as their events come
+            found = client.read_task_runs(flow_run_filter=within)
+    kinds = {each.input_type for task_run in found for inputs in task_run.task_inputs.values() for each in inputs}
+    assert "flow_run" not in kinds, "Prefect's page shows no task run of a flow run that has such an input"
 
 
 def test_the_log_of_a_flow_run_has_its_lines_and_our_warnings_and_the_terminal_only_these(
