@@ -17,6 +17,7 @@ class ContextSection(Section):
     """What of an episode's history the next reply follows: see `turnwise.agent.context`."""
 
     policy: Literal["full", "window", "summary"] = "full"
+    """`full`: all of it. `window`: its last turns. `summary`: a summary by the policy, and the turns since."""
     turns: Count | None = None
     """For `window`: how many of the last turns stay."""
     every: Count | None = None
@@ -50,6 +51,7 @@ class ModeSection(Section):
     """What the policy is asked for beside acting: see `turnwise.agent.modes`."""
 
     name: Literal["plain", "plan", "reflect"] = "plain"
+    """`plain`: nothing. `plan`: a plan, which is revised. `reflect`: a lesson after a turn that went wrong."""
     tokens: Tokens | None = None
     """For `plan` and `reflect`: the longest plan or lesson. A longer one is cut off, and counts as unreadable."""
     train_thoughts: bool | None = None
@@ -87,7 +89,7 @@ NATIVE_TOOLS = "native-tools"
 
 
 class Agent(Section):
-    """How a world's text and a policy's tokens meet."""
+    """How a world's texts become a policy's context, and its replies actions."""
 
     format: str
     """How a world is worded and a reply is written: `line`, `native-tools`, `react`, `search`, `think-answer` or

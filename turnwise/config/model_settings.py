@@ -145,6 +145,7 @@ class Compute(ModelOptions):
     """Where the engine and the learner run, and how: the section `compute`."""
 
     device: Literal["cpu", "cuda"]
+    """Of the engine and the learner."""
     engine: EngineName
     """vLLM in process; or the embedded engine, faster for tiny policies on a CPU, and there where vLLM does not
     install."""

@@ -43,6 +43,7 @@ class ReferencePenalty(Section):
     coefficient: Annotated[Positive, because("for no penalty set reference to null")]
     """Factor of the divergence, per nat."""
     estimator: Literal["k1", "k2", "k3", "k3+"] = "k2"
+    """How the divergence is estimated from the log-probabilities of the sampled tokens."""
     place: Annotated[Literal["loss", "reward"], Field(validate_default=True)] = "loss"
     """`loss`: added to the loss of the update. `reward`: subtracted from the rewards before advantages are
     estimated."""
@@ -116,6 +117,7 @@ class SequenceMask(Section):
     over: Literal["mean", "sum", "maximum"]
     """Of the sequence's reply tokens; of k1 `maximum` means that every token's ratio must be within the bounds."""
     of: Literal["k1", "k2", "k3"]
+    """The estimator of the divergence between engine and learner."""
     high: Positive
     """The largest value: for k1 of the ratio exp(k1), for k2 and k3 in nats."""
     low: Positive | None = None
@@ -161,6 +163,7 @@ class ImportanceCorrection(Section):
     kind: Literal["truncate", "mask", "none"]
     """What is done with weights that are out of bounds. `none`: there are no weights, only `sequence_mask`."""
     level: Literal["token", "sequence"] = "token"
+    """What has a weight of its own."""
     high: Annotated[float, Field(ge=1.0, le=1e9, allow_inf_nan=False), _NO_MISMATCH] | None = None
     """The largest weight. null: 2 for `truncate`, 5 for `mask`."""
     low: Annotated[Share, _NO_MISMATCH] | None = None
@@ -204,6 +207,7 @@ class TokenSelection(Section):
     rule: str
     """`clip-cov`, `kl-cov` or `top-entropy`."""
     options: Options = Field(default_factory=dict)
+    """Of that rule."""
 
 
 class Distillation(Section):
@@ -247,7 +251,9 @@ class UpdateOptions(Section):
     """Factor, per nat, of the bonus for the entropy of the distribution that each reply token is drawn from. Tokens
     weigh as in the aggregation of the loss, as in verl; TRL's bonus is a mean over all tokens, whatever that is."""
     reference: ReferencePenalty | None = None
+    """The penalty for divergence from the warm start. null: none."""
     correction: ImportanceCorrection | None = None
+    """The correction of what engine and learner differ in, and of `rollout.lag`. null: none."""
     token_selection: Annotated[TokenSelection | None, Field(exclude_if=is_none)] = None
     """Reply tokens that the policy loss leaves out, or holds where they are. null: none."""
     off_policy_bound: Annotated[Positive | None, Field(exclude_if=is_none)] = None
@@ -261,6 +267,7 @@ class UpdateOptions(Section):
     epochs: Batch = 1
     """Passes over a batch."""
     betas: Betas = (0.9, 0.999)
+    """AdamW's decay rates, of the mean of the gradients and of that of their squares."""
     weight_decay: NotNegative = 0.0
     maximum_gradient_norm: Positive = 1.0
     micro_batch_tokens: Tokens

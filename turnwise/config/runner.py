@@ -31,6 +31,7 @@ class Runner(Section):
     """Who makes the runs of an ablation, and with what."""
 
     kind: Literal["local", "processes", "ray"] = "processes"
+    """`local`: one process, one run after the other. `processes`: several of this machine. `ray`: a cluster."""
     workers: Processes = 1
     """Of `processes`: how many share the runs, this one included. Where there are more of them than runs, the others
     sample ahead (`rollout.lag`)."""
@@ -107,7 +108,7 @@ class Runner(Section):
 
 
 class ComputeSection(Compute):
-    """The section `compute` of an experiment: what stages read, and who makes the runs, which they do not."""
+    """Where and how the policy is sampled and trained, and by which processes. Stages read all but `runner`."""
 
     runner: Annotated[Runner, Field(exclude=True)] = Runner()
     """Excluded from all that is recorded and compared: the results are the same whoever made them."""

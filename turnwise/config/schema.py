@@ -163,6 +163,7 @@ class Policy(Section):
     initial_deviation: Positive
     """Standard deviation of the initial weights."""
     tied_embeddings: bool
+    """Whether the output layer is the transposed embedding."""
 
 
 SupervisedOptimizer = Literal["adamw", "muon"]
@@ -184,6 +185,7 @@ class WarmStart(SupervisedSteps):
     """Supervised learning on the demonstrations, before reinforcement."""
 
     enabled: bool
+    """Whether there is any; without it reinforcement starts from the initial policy."""
     seed: Seed
     maximum_steps: Count
     batch: Batch
@@ -235,6 +237,7 @@ class SelectionSection(Section):
     rule: str
     """`all`, `uncertainty`, `cumulative`, `mixed`, or `random`, the control."""
     options: Options
+    """Of that rule."""
 
 
 class CurriculumSection(Section):
@@ -247,19 +250,23 @@ class CurriculumSection(Section):
 
 
 class ThoughtCredit(Section):
-    """Who gets how much for the thought of a reply: see `turnwise.credit.parts`."""
+    """Advantages of its own for the thought of a reply: see `turnwise.credit.parts`."""
 
     estimator: str
+    """A credit rule, as in the section `credit`."""
     options: Options
+    """Of that rule."""
     weight: NotNegative
     """What its advantages are multiplied by. 0: thoughts are not trained."""
 
 
 class Credit(Section):
-    """Who gets how much: see `turnwise.credit`."""
+    """How the rewards of an episode become advantages: see `turnwise.credit`."""
 
     estimator: str
+    """A credit rule, such as `grpo`, `mt-grpo`, `gigpo`, `rloo` or `gae`; or one of your own."""
     options: Options
+    """Of that rule."""
     thought: ThoughtCredit | None = None
     """Credit of its own for the tokens of a reply's thought; the estimator above then judges its action alone. null:
     the whole reply has one credit."""
@@ -291,6 +298,7 @@ class CriticSection(Section):
     """Optimizer steps per epoch. Above 1 the sequences are shuffled and dealt out as evenly as possible."""
     maximum_gradient_norm: Positive = 1.0
     betas: Betas = (0.9, 0.999)
+    """AdamW's decay rates, of the mean of the gradients and of that of their squares."""
     weight_decay: NotNegative = 0.0
     micro_batch_tokens: Tokens
     """Tokens, padding included, that go through the model at once. Changes memory and speed, not what is computed."""
@@ -368,6 +376,7 @@ class SeedsUntil(Section):
     """Seeds 1, 2, ... until comparisons are decided: see `turnwise.statistics.until_decided`."""
 
     until: Literal["decided"]
+    """When each comparison is decided."""
     at_most: Annotated[int, Field(ge=3, le=1000)]
     """Seeds of a variant."""
     first: Annotated[int, Field(ge=3), because("the spread of two seeds says next to nothing")] = 3
@@ -437,9 +446,10 @@ BUDGET_AXES = tuple(Budget.model_fields)
 
 
 class Ablation(Section):
-    """Variants x seeds."""
+    """Which variants are compared, over which seeds."""
 
     name: Name
+    """Names the comparison in MLflow and its folder in `results`."""
     seeds: Annotated[
         Annotated[list[Seed], Tag(KINDS_OF_SEEDS[0])] | Annotated[SeedsUntil, Tag(KINDS_OF_SEEDS[1])],
         Discriminator(lambda seeds: KINDS_OF_SEEDS[isinstance(seeds, dict | SeedsUntil)]),
@@ -502,6 +512,7 @@ class Tracking(Section):
     uri: TrackingUri
     """A tracking URI; empty: a SQLite file in the project's home."""
     experiment: Title
+    """The name of the experiment in MLflow."""
     traces: Repeats
     """Trajectories per evaluation that are recorded as traces."""
     new_files: bool = False
