@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from inspect import cleandoc
 from typing import Annotated, Any
 
 from prefect import flow, pause_flow_run, runtime
@@ -51,10 +52,25 @@ SECONDS_BETWEEN_LOOKS = 5
 def _optional_fields(section: type[Section]) -> Any:
     """The model of a section's values of which each may be left out, with their types and descriptions."""
     fields: dict[str, Any] = {
-        name: (field.rebuild_annotation() | None, Field(None, description=field.description))
+        name: (
+            field.rebuild_annotation() | None,
+            Field(None, description=field.description, json_schema_extra=_without_null),
+        )
         for name, field in section.model_fields.items()
     }
     return create_model(section.__name__, __config__=_CLOSED, __doc__=section.__doc__, **fields)
+
+
+def _without_null(schema: dict[str, Any]) -> None:
+    """Leave null out of the schema of a number or a text: the form has a plain field for it, which may stay empty.
+
+    A wrong value is then refused with its key and its bounds, and not as one that fits none of two schemas. Values of
+    other kinds keep their null: the form would send the defaults of a section that stays empty.
+    """
+    kinds = [each for each in schema["anyOf"] if each != {"type": "null"}]
+    if len(kinds) == 1 and kinds[0].get("type") in ("number", "integer", "string"):
+        del schema["anyOf"], schema["default"]
+        schema.update(kinds[0])
 
 
 _CLOSED = ConfigDict(extra="forbid")
@@ -64,7 +80,7 @@ _SECTIONS = {
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 }
 _FIELDS: dict[str, Any] = {
-    name: (_optional_fields(section) | None, Field(None, description=section.__doc__))
+    name: (_optional_fields(section) | None, Field(None, description=cleandoc(section.__doc__ or "")))
     for name, section in _SECTIONS.items()
 }
 _Changes: Any = create_model("Changes", __config__=_CLOSED, **_FIELDS)
@@ -83,6 +99,9 @@ class Changes(_Changes):
         """The values by dotted key."""
         changed = self.model_dump(mode="json", exclude_none=True)
         return {f"{section}.{name}": value for section, values in changed.items() for name, value in values.items()}
+
+
+_NO_CHANGES = Changes()
 
 
 def _say_bounds(schema: Any, handler: GetJsonSchemaHandler, seen: set[str]) -> None:
@@ -153,7 +172,7 @@ def _is_approved(experiment: Experiment) -> bool:
 def _run_name() -> str:
     """The name of a flow run: its flow and parameters, written as on the command line."""
     named = runtime.flow_run.parameters
-    changes = {} if named["changes"] is None else Changes.model_validate(named["changes"]).settings()
+    changes = Changes.model_validate(named["changes"]).settings()
     settings = [f"{key}={value}" for key, value in {**changes, **(named["settings"] or {})}.items()]
     chosen = [str(named[name]) for name in ("variant", "seed") if named.get(name) is not None]
     return " ".join([runtime.flow_run.flow_name, *(named["overlays"] or [named["parameters"]]), *chosen, *settings])
@@ -163,7 +182,7 @@ def _run_name() -> str:
 def prepare(
     parameters: YamlFile = PARAMETERS,
     overlays: list[YamlFile] | None = None,
-    changes: Changes | None = None,
+    changes: Changes = _NO_CHANGES,
     settings: dict[str, Any] | None = None,
 ) -> dict[str, str]:
     """Make the task sets, demonstrations, tokenizer and warm start of an experiment. Returns them by name.
@@ -182,7 +201,7 @@ def prepare(
 def evaluate(
     parameters: YamlFile = PARAMETERS,
     overlays: list[YamlFile] | None = None,
-    changes: Changes | None = None,
+    changes: Changes = _NO_CHANGES,
     settings: dict[str, Any] | None = None,
 ) -> dict[str, dict[str, float]]:
     """Evaluate the baseline policies and the warm start on the test tasks. Returns their metrics by name.
@@ -200,7 +219,7 @@ def evaluate(
 def ablation(
     parameters: YamlFile = PARAMETERS,
     overlays: list[YamlFile] | None = None,
-    changes: Changes | None = None,
+    changes: Changes = _NO_CHANGES,
     settings: dict[str, Any] | None = None,
     approval: bool = False,
 ) -> str | State[Any]:
@@ -223,7 +242,7 @@ def ablation(
 def experiment(
     parameters: YamlFile = PARAMETERS,
     overlays: list[YamlFile] | None = None,
-    changes: Changes | None = None,
+    changes: Changes = _NO_CHANGES,
     settings: dict[str, Any] | None = None,
     variant: str | None = None,
     seed: Seed | None = None,
@@ -248,7 +267,7 @@ def sweep(
     values: dict[str, list[Any]],
     parameters: YamlFile = PARAMETERS,
     overlays: list[YamlFile] | None = None,
-    changes: Changes | None = None,
+    changes: Changes = _NO_CHANGES,
     settings: dict[str, Any] | None = None,
     variant: str | None = None,
     seeds: Annotated[int, Field(ge=1, le=100)] = 3,
@@ -277,7 +296,7 @@ def sweep(
 def credit_study(
     parameters: YamlFile = PARAMETERS,
     overlays: list[YamlFile] | None = None,
-    changes: Changes | None = None,
+    changes: Changes = _NO_CHANGES,
     settings: dict[str, Any] | None = None,
     policy: str | None = None,
     tasks: Annotated[int, Field(ge=1)] = 16,
@@ -311,13 +330,13 @@ def _compare(chosen: Experiment, approval: bool) -> str | State[Any]:
     return result.digest
 
 
-def _load(
-    parameters: str, overlays: list[str] | None, changes: Changes | None, settings: dict[str, Any] | None
-) -> Experiment:
+def _load(parameters: str, overlays: list[str] | None, changes: Changes, settings: dict[str, Any] | None) -> Experiment:
     """The experiment, for a worker's process to begin with. Raises ConfigurationError where values do not fit."""
     collect_rarely()
     prepare_process()
-    root, changed = project_root(), {} if changes is None else changes.settings()
-    chosen = load(root / parameters, [root / overlay for overlay in overlays or []], {**changed, **(settings or {})})
+    root = project_root()
+    chosen = load(
+        root / parameters, [root / each for each in overlays or []], {**changes.settings(), **(settings or {})}
+    )
     use_storage(chosen.storage.url, chosen.storage.cache_gigabytes)
     return chosen
