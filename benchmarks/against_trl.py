@@ -136,7 +136,10 @@ class Ours:
             reply_tokens=shared.reply_tokens,
         )
         self._tasks = world.tasks("train", len(shared.openings))
+        # The first step's gradient is compared, with a loss that does not depend on how engine and learner differ. At a
+        # ratio of 1, which TRL's has there, the clipped loss has the same gradient.
         self._settings = UpdateSettings(
+            loss="reinforce",
             learning_rate=shared.learning_rate,
             temperature=1.0,
             micro_batch_tokens=2048,
@@ -162,6 +165,7 @@ class Ours:
         advantages = estimate("grpo", credit, rewards="outcome", deviation="none")
         sequences = [segment for each in trajectories for segment in each.segments()]
         self.learner.update(UpdateBatch.from_turns(sequences, advantages), self._settings)
+        self._settings = self._settings.model_copy(update={"loss": "clipped"})
         return Seconds(sampled - began, time.process_time() - sampled), trajectories
 
     def gradient(self) -> dict[str, torch.Tensor]:
