@@ -1,4 +1,6 @@
+import itertools
 import re
+import warnings
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -127,6 +129,24 @@ def test_a_long_heading_with_its_unit_stays_inside_the_picture():
         picture = figure.draw(False)
         picture.draw_without_rendering()
     assert picture.axes[0].title.get_window_extent().x1 <= picture.bbox.x1
+
+
+@pytest.mark.parametrize("length", [31, 75, 200])
+def test_a_long_name_is_wrapped_and_leaves_room_for_the_figure(report, length):
+    name = ("meta-llama/Llama-3.1-8B-Instruct with turn-level credit, " * 4)[:length].strip()
+    rows = [replace(row, name=name) if row.name == "grpo-or" else row for row in report.rows]
+    figure = comparison.comparisons(replace(report, rows=rows))[0]
+    with matplotlib.rc_context(drawing.SETTINGS), warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib warns where labels leave no room for the axes
+        picture = figure.draw(True)
+        drawing.legend_below(picture, [drawing.handle(name, drawing.styles_of([name])[name])])
+        picture.draw_without_rendering()
+    (axes,) = picture.axes
+    labels = [label for label in axes.get_yticklabels() if label.get_text()]
+    boxes = [label.get_window_extent() for label in labels]
+    assert name in [" ".join(label.get_text().split("\n")).replace("- ", "-") for label in labels]
+    assert all(box.x0 >= 0 for box in boxes) and axes.bbox.width > 0.3 * picture.bbox.width
+    assert all(below.y1 <= above.y0 + 1 for above, below in itertools.pairwise(boxes)), "labels do not overlap"
 
 
 def test_a_curve_of_one_iteration_names_that_iteration_and_no_fraction_of_one():

@@ -19,7 +19,10 @@ from turnwise.reporting.figures.drawing import (
     draw_strokes,
     file_name,
     handle,
+    label_rows,
     legend_below,
+    name_lines,
+    row_inches,
     styles,
     styles_of,
     wrapped,
@@ -65,23 +68,21 @@ def _comparison(report: ReportData, column: ReportColumn, place: int) -> Figure:
     look, dashes = styles(report), reference_dashes(report)
 
     def draw(legend: bool) -> Drawing:
-        drawing, axes = axes_of(3.4, 0.3 * len(measured) + 0.65)
+        names = [row.name for row, _ in measured]
+        drawing, axes = axes_of(3.4, row_inches(names) * len(measured) + 0.65)
         for row, interval in baselines:
             axes.axvline(interval.value, color=GREY, dashes=dashes[row.name], linewidth=1.1, zorder=1)
         for height, (row, interval) in enumerate(measured):
             _draw_interval(axes, height, interval, look.get(row.name, LineStyle(GREY, (), "o")))
         axes.set_title(wrapped(heading(column)))
-        axes.set_yticks(range(len(measured)), [row.name for row, _ in measured], color=INK)
-        axes.set_ylim(len(measured) - 0.4, -0.6)
-        axes.grid(False, axis="y")
-        axes.spines["left"].set_visible(False)
+        label_rows(axes, names)
         if column.unit == SHARE:
             largest = max(max(interval.value, interval.high or 0.0) for _, interval in cells)
             right = 1.0 if largest > 0.4 else max(1.2 * largest, 0.05)
             axes.set_xlim(-0.03 * right, 1.03 * right)
         if legend:
             handles = [
-                Line2D([], [], color=GREY, dashes=dashes[row.name], linewidth=1.1, label=row.name)
+                Line2D([], [], color=GREY, dashes=dashes[row.name], linewidth=1.1, label=name_lines(row.name))
                 for row, _ in baselines
             ]
             legend_below(drawing, handles)
@@ -179,7 +180,8 @@ def suite_figure(suite: Suite) -> Figure:
     look = styles_of([rule.name for rule in suite.rules])
 
     def draw(legend: bool) -> Drawing:
-        above = 0.3 * len(suite.rules) + 0.9
+        names = [rule.name for rule in suite.rules]
+        above = row_inches(names) * len(suite.rules) + 0.9
         drawing = Drawing(figsize=(4.2, above + 2.4), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.05))
         means, profiles = drawing.subplots(2, 1, height_ratios=[above, 2.4])
         for height, rule in enumerate(suite.rules):
@@ -192,10 +194,7 @@ def suite_figure(suite: Suite) -> Figure:
             shares = [share.value for _, share in rule.profile]
             profiles.plot(at, shares, color=style.colour, dashes=style.dashes, linewidth=1.6)
         means.set_title("interquartile mean")
-        means.set_yticks(range(len(suite.rules)), [rule.name for rule in suite.rules], color=INK)
-        means.set_ylim(len(suite.rules) - 0.4, -0.6)
-        means.grid(False, axis="y")
-        means.spines["left"].set_visible(False)
+        label_rows(means, names)
         means.set_xlabel("random = 0, oracle = 1")
         profiles.set_title("share of runs with more")
         profiles.set_xlabel("normalised score")

@@ -29,6 +29,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (1.2, 1.5), (6, 2, 1.2, 2), (9, 3))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LEGEND_ROW_INCHES = 0.19
+NAME_CHARACTERS = 30
+"""Of a line of a name; longer names are wrapped. Three lines of them leave half of the narrowest figure to its axes."""
+NAME_LINE_INCHES = 0.15
 EQUAL_DIGITS = 9
 """Differences of equal values may differ in the last digits."""
 STROKE_POINTS = 2.2
@@ -165,7 +168,14 @@ def draw_strokes(axes: Axes, values: Sequence[float], height: float, colour: str
 def handle(name: str, style: LineStyle) -> Line2D:
     """The legend entry of a variant."""
     return Line2D(
-        [], [], color=style.colour, dashes=style.dashes, marker=style.marker, markersize=4, linewidth=1.6, label=name
+        [],
+        [],
+        color=style.colour,
+        dashes=style.dashes,
+        marker=style.marker,
+        markersize=4,
+        linewidth=1.6,
+        label=name_lines(name),
     )
 
 
@@ -177,8 +187,11 @@ def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
     if not handles:
         return
     width, height = drawing.get_size_inches()
-    columns = max(1, min(4, int(width / (0.55 + 0.08 * max(len(str(each.get_label())) for each in handles)))))
-    longer = height + LEGEND_ROW_INCHES * (-(-len(handles) // columns) + 0.5)
+    labels = [str(each.get_label()).split("\n") for each in handles]
+    columns = max(1, min(4, int(width / (0.55 + 0.08 * max(len(line) for lines in labels for line in lines)))))
+    rows = -(-len(handles) // columns)
+    further = sum(sorted((len(lines) - 1 for lines in labels), reverse=True)[:rows])
+    longer = height + LEGEND_ROW_INCHES * (rows + 0.5) + NAME_LINE_INCHES * further
     placed = drawing.get_layout_engine() is None
     if placed:  # positions are fractions of the drawing, which grows at the bottom: keep the axes' size in inches
         for axes in drawing.axes:
@@ -187,6 +200,24 @@ def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
             axes.set_position((box.x0, bottom / longer, box.width, box.height * height / longer))
     drawing.set_size_inches(width, longer)
     drawing.legend(handles=handles, loc="lower center" if placed else "outside lower center", ncols=columns)
+
+
+def name_lines(name: str) -> str:
+    """A name in lines of at most `NAME_CHARACTERS`, broken after a space or a hyphen where there is one."""
+    return "\n".join(textwrap.wrap(name, NAME_CHARACTERS)) or name
+
+
+def label_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Label the places 0, 1, ... of the vertical axis with names, the first on top."""
+    axes.set_yticks(range(len(names)), [name_lines(name) for name in names], color=INK)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(False, axis="y")
+    axes.spines["left"].set_visible(False)
+
+
+def row_inches(names: Sequence[str]) -> float:
+    """The height of a row that has one of these names before it."""
+    return max([0.3, *(NAME_LINE_INCHES * (name_lines(name).count("\n") + 1) for name in names)])
 
 
 def wrapped(title: str) -> str:
