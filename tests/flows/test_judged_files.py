@@ -73,6 +73,22 @@ def test_models_without_seeds_are_compared_over_tasks() -> None:
     assert (pair.difference.over, pair.verdict) == ("tasks", "higher")
 
 
+def test_tables_have_no_column_for_what_one_policy_per_method_cannot_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "scores.csv"
+    rows = [
+        f"{model},{task},{float(task % 4 > (model == 'large'))}" for model in ("small", "large") for task in range(40)
+    ]
+    path.write_text("\n".join(["model,doc_id,acc", *rows]))
+    assert cli.status_of(["judge", str(path), "--to", str(tmp_path / "judged")]) == 0
+    said, page = capsys.readouterr().out, (tmp_path / "judged" / "report.html").read_text()
+    assert "p (Holm)" in said and "p, corrected</th>" in page
+    for heading, in_page in (("effect", "effect"), ("P(better)", "better"), ("quartile", "interquartile mean")):
+        assert heading not in said and f"{in_page}</th>" not in page
+    assert "Effect" not in said + page
+
+
 def test_runs_of_mlflow_are_judged_by_their_parameters_and_last_metrics(tmp_path: Path) -> None:
     import mlflow
 

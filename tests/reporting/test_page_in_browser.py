@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+import turnwise as tw
 from envs.bandit.world import Bandit
 from envs.browser.chromium import find_chromium
 from turnwise.checking.certificate import certify
@@ -43,6 +45,26 @@ def browser():
 def test_nothing_is_cut(browser, file, width):
     opened = browser.new_page(viewport={"width": width, "height": 900})
     opened.goto(file.as_uri())
+    assert opened.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_nothing_is_cut_where_methods_have_long_names(browser, tmp_path, width):
+    names = [
+        "meta-llama/Llama-3.1-8B-Instruct-finetuned-with-turn-level-credit",
+        "Qwen2.5 with " + "a curriculum, " * 6,
+    ]
+    rows = [
+        (name, seed, task, float((task + seed) % 3 > place))
+        for place, name in enumerate(names)
+        for seed in range(3)
+        for task in range(9)
+    ]
+    table = pd.DataFrame(rows, columns=["method", "seed", "task", "score"])
+    path = tmp_path / "report.html"
+    path.write_text(page(tw.judge(table).data), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto(path.as_uri())
     assert opened.evaluate(CUT) == []
 
 

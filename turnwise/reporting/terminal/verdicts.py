@@ -96,10 +96,14 @@ def pairs(judgement: Judgement) -> TextTable:
         for pair in judgement.pairs
     ]
     columns = ["", "difference", "p (Holm)", "verdict", "effect", "P(better)", "exact p"]
-    notes = [
-        "Effect: the difference in deviations of the runs (Hedges' g). P(better): that a run of the first beats one of "
-        "the second. Exact p: of a test over runs that assumes nothing, and the smallest that so many runs can give.",
-    ]
+    notes = []
+    if any(pair.effect is not None for pair in judgement.pairs):
+        notes.append("Effect: the difference in deviations of the runs (Hedges' g).")
+    if any(pair.improvement is not None for pair in judgement.pairs):
+        notes.append("P(better): that a run of the first beats one of the second.")
+    if any(pair.exact is not None for pair in judgement.pairs):
+        notes.append("Exact p: of a test over runs that assumes nothing, and the smallest that so many runs can give.")
+    notes = [" ".join(notes)] if notes else []
     if not all(pair.paired for pair in judgement.pairs):
         notes.append("Variants with other seeds, or other tasks, are not compared run by run.")
     return TextTable("pairs", "Pairs of variants", columns, rows, notes)
