@@ -159,7 +159,7 @@ def _start(plan: Plan) -> Iterator[str]:
     start = "the warm start" if experiment.warm_start.enabled else policy
     signals = recorded_signals(plan)
     if not signals:
-        yield f"{start} was not evaluated yet; it is, on the validation tasks, before training begins"
+        yield f"not known yet: {start} is evaluated on the validation tasks before training begins"
         return
     for signal, variants in signals.items():
         of = "" if len(signals) == 1 else f" of {', '.join(variants)}"

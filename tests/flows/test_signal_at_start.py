@@ -99,6 +99,7 @@ def test_the_plan_warns_of_the_variants_whose_start_has_no_signal(
 def test_the_plan_says_that_a_start_is_measured_before_training_where_nothing_is_stored(turnwise_home: Path) -> None:
     said = io.StringIO()
     show_plan(tiny(), Console(file=said, width=200))
-    assert "\nstart       the warm start was not evaluated yet; it is, on the validation tasks, before training" in (
-        said.getvalue()
+    assert (
+        "\nstart       not known yet: the warm start is evaluated on the validation tasks before training begins"
+        in (said.getvalue())
     )
