@@ -248,11 +248,15 @@ def _stages(
         )
         for group in range(tasks)
     ]
-    vectors = score_vectors(
-        VectorsParameters(compute=compute, temperature=temperature, dimensions=DIMENSIONS, seed=seed),
-        policy=policy,
-        episodes=episodes,
-    )
+    vectors = [
+        score_vectors(
+            VectorsParameters(compute=compute, group=group, temperature=temperature, dimensions=DIMENSIONS, seed=seed),
+            policy=policy,
+            episodes=episodes,
+            label=f"credit study: task {group + 1} of {tasks}",
+        )
+        for group in range(tasks)
+    ]
     run = _with_critic(experiment, prepared, episodes)
     critic = _fitted_critic(run, critic_rollouts)
     read = Iteration(critic_rollouts + 1, Models(policy, critic), None, {"rollout": episodes})
@@ -409,7 +413,7 @@ def _expected_stages(experiment: Experiment, with_warm_start: bool, tasks: int, 
     stages += [
         *["study_episodes"] * 2,
         *["replays"] * tasks,
-        "score_vectors",
+        *["score_vectors"] * tasks,
         "initial_critic",
         "values",
         "credit_study",

@@ -52,7 +52,7 @@ def credit_study(
     *,
     episodes: Reference,
     replays: Sequence[Reference],
-    score_vectors: Reference,
+    score_vectors: Sequence[Reference],
     values: Reference | None = None,
     rescored: dict[str, Reference] | None = None,
     greedy: Reference | None = None,
@@ -60,9 +60,9 @@ def credit_study(
 ) -> Reference:
     """Compare every estimator with the true advantages.
 
-    `replays` are those of each task, `values` holds a critic's values of the episodes, `rescored` by name what else
-    rules need of the policy, `greedy` one greedy episode of each task: a rule that needs what is not given is left out
-    of the study, which says so.
+    `replays` and `score_vectors` are those of each task, `values` holds a critic's values of the episodes, `rescored`
+    by name what else rules need of the policy, `greedy` one greedy episode of each task: a rule that needs what is not
+    given is left out of the study, which says so.
 
     Groups with a state that could not be replayed twice are left out; the metric `tasks_left_out` counts them.
 
@@ -73,7 +73,7 @@ def credit_study(
     study, left_out = study_replays(
         trajectories,
         [read_arrays(default_store().folder(of_task)) for of_task in replays],
-        read_score_vectors(score_vectors),
+        read_score_vectors(score_vectors, trajectories),
         parameters.rewards,
         values=None if values is None else read_scores(values),
         rescored={name: read_scores(made).per_token for name, made in (rescored or {}).items()},

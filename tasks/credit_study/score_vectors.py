@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from tasks.restoring import MODELS
 from turnwise import progress
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
+from turnwise.data.arrays import TrajectoryArrays
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.store import Reference, default_store
 
@@ -24,6 +26,8 @@ class VectorsParameters(Section):
     """The parameters of the score vectors."""
 
     compute: Compute
+    group: int
+    """The number of the task whose episodes are differentiated."""
     temperature: float
     dimensions: int
     seed: int
@@ -35,10 +39,12 @@ class VectorsParameters(Section):
 def score_vectors(
     parameters: VectorsParameters, *, policy: Reference, episodes: Reference, label: str = "credit study"
 ) -> Reference:
-    """Compute the sketched score vector of every turn of every episode, in order."""
+    """Compute the sketched score vector of every turn of one task's episodes, in order."""
     from turnwise.policy.score_vectors import score_vectors as of_policy
 
-    sequences, _ = read_arrays(default_store().folder(episodes)).segments(every_reply=True)
+    trajectories = read_arrays(default_store().folder(episodes))
+    of_task = trajectories.select(np.flatnonzero(trajectories.group == parameters.group))
+    sequences, _ = of_task.segments(every_reply=True)
     with MODELS.whole_policy(policy) as folder:
         vectors = of_policy(
             folder,
@@ -56,7 +62,13 @@ def score_vectors(
     return draft.reference
 
 
-def read_score_vectors(reference: Reference) -> NDArray[np.float32]:
-    """The score vectors, [turns, dimensions]: one row per turn of every episode, in order."""
-    vectors: NDArray[np.float32] = load_file(default_store().folder(reference) / VECTORS_FILE)["score_vectors"]
+def read_score_vectors(references: Sequence[Reference], trajectories: TrajectoryArrays) -> NDArray[np.float32]:
+    """The score vectors of all tasks, in the order of their groups, as [turns, dimensions].
+
+    There is one row per turn of every episode, in the order of `trajectories`.
+    """
+    group_of_turn = np.repeat(trajectories.group, np.diff(trajectories.offsets))
+    order = np.argsort(group_of_turn, kind="stable")
+    made = [load_file(default_store().folder(each) / VECTORS_FILE)["score_vectors"] for each in references]
+    vectors: NDArray[np.float32] = np.concatenate(made)[np.argsort(order)]
     return vectors

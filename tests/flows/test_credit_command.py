@@ -16,7 +16,6 @@ from flows import report as reports
 from flows.credit_study import StudyRun, find_policy, study_credit
 from flows.prepare import prepare_materials, prepare_policy
 from tasks.credit_study.replays import states
-from tasks.credit_study.score_vectors import read_score_vectors
 from turnwise import seeding
 from turnwise.credit import ESTIMATORS
 from turnwise.credit_study.study import RULES, TRUTH
@@ -92,7 +91,9 @@ def _episodes() -> str:
 
 
 def test_there_is_a_score_vector_for_every_turn(run: StudyRun) -> None:
-    assert read_score_vectors(*made("score_vectors")).shape == (run.study.turns, module.DIMENSIONS)
+    of_tasks = [default_store().metrics(each) for each in made("score_vectors")]
+    assert len(of_tasks) == TASKS and sum(each["turns"] for each in of_tasks) == run.study.turns
+    assert {each["dimensions"] for each in of_tasks} == {module.DIMENSIONS}
 
 
 def test_the_study_is_written_for_people_and_for_programs(run: StudyRun) -> None:

@@ -92,4 +92,4 @@ def score_vectors(
                 rows.append(sketch(gradients).float().cpu().numpy())
             if on_progress is not None:
                 on_progress(done, len(sequences))
-    return np.stack(rows)
+    return np.array(rows, dtype=np.float32).reshape(-1, dimensions)

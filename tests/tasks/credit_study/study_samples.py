@@ -18,7 +18,8 @@ class Studied:
     episodes: Reference
     replays: list[Reference]
     """Those of each task."""
-    vectors: Reference
+    vectors: list[Reference]
+    """Those of each task."""
 
 
 def played(small: Small, seed: int = 7) -> Reference:
@@ -44,10 +45,18 @@ def continued_task(small: Small, episodes: Reference, group: int, count: int = 2
     return replays.fn(parameters, policy=small.policy, tokenizer=small.tokenizer, episodes=episodes)
 
 
-def vectors_of(small: Small, episodes: Reference, dimensions: int = 8, seed: int = 3) -> Reference:
-    """The sketched score vectors of the episodes' turns."""
-    parameters = VectorsParameters(compute=small.experiment.compute, temperature=1.0, dimensions=dimensions, seed=seed)
-    return score_vectors.fn(parameters, policy=small.policy, episodes=episodes)
+def vectors_of(small: Small, episodes: Reference, dimensions: int = 8, seed: int = 3) -> list[Reference]:
+    """The sketched score vectors of the episodes' turns, those of each task."""
+    return [
+        score_vectors.fn(
+            VectorsParameters(
+                compute=small.experiment.compute, group=group, temperature=1.0, dimensions=dimensions, seed=seed
+            ),
+            policy=small.policy,
+            episodes=episodes,
+        )
+        for group in range(3)
+    ]
 
 
 def studied(small: Small) -> Studied:
