@@ -199,7 +199,9 @@ def check(
 ) -> None:
     """Check that a world, a credit rule or a reward keeps its contract."""
     from turnwise.checking import check_world
-    from turnwise.checking.named_subjects import check_named, kind_of
+    from turnwise.checking.added_rewards import check_reward
+    from turnwise.checking.credit_rules import check_rule
+    from turnwise.checking.named_subjects import kind_of
     from turnwise.config.overlays import parse_setting
 
     kind = kind or kind_of(name)
@@ -221,7 +223,8 @@ def check(
             raise ConfigurationError(
                 f"--preset belongs to worlds; {name!r} is a {kind}: leave it out", "TW-unread-option"
             )
-        report = check_named(kind, name, dict(map(parse_setting, settings or [])))
+        check_function = check_rule if kind == "rule" else check_reward
+        report = check_function(name, dict(map(parse_setting, settings or [])))
     columns = Console().width if sys.stdout.isatty() else None
     sys.stdout.write("\n".join(report.lines(columns)) + "\n")
     if certificate is not None:

@@ -9,9 +9,9 @@ A credit rule and a reward of one's own are checked by `turnwise check module:na
 `check_reward`; `credit_rules`, `credit_bias` and `added_rewards` have their checks, and `named_subjects` tells which of
 the three a name leads to.
 
-Of worlds, `report` has the result types, `examination` the list of checks and most of them, `answers` the checks of a
-world's answers, also to replies that no world expects, `subject` the world under test with its episodes, `playing` how
-an episode is played and serialised, here and in another process, and `baselines` the scores of the baseline policies.
+Of worlds, `examination` has the checks, `subject` the world under test with its episodes, `playing` how an episode is
+played and serialised, here and in another process, `baselines` the scores of the baseline policies, and `certificate`
+what training in a world will meet. `report` has the result types.
 """
 
 from turnwise.checking.examination import check_world

@@ -1,16 +1,12 @@
-"""`turnwise check NAME`: what a name leads to, a world, a credit rule or a reward, and its check."""
+"""`turnwise check NAME`: what a name leads to, a world, a credit rule or a reward."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from turnwise.agent.added_rewards import BUILT_IN, RewardFunction
-from turnwise.checking.added_rewards import check_reward
-from turnwise.checking.credit_rules import check_rule
-from turnwise.checking.report import CheckReport
 from turnwise.credit import ESTIMATORS, Estimator
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import CREDIT_RULE, KINDS, REWARD, installed
@@ -71,8 +67,3 @@ def _kind_of_function(name: str, function: Any) -> CheckedKind:
         f"Trajectory for a reward; {name} has {annotation or 'none'}: annotate it, or give --as",
         "TW-unannotated-function",
     )
-
-
-def check_named(kind: Literal["rule", "reward"], name: str, options: Mapping[str, Any]) -> CheckReport:
-    """The check of a credit rule or a reward with these options. Raises ConfigurationError or CreditError."""
-    return check_rule(name, options) if kind == "rule" else check_reward(name, options)

@@ -15,7 +15,7 @@ numbers of updates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from turnwise.errors import ConfigurationError
@@ -53,36 +53,28 @@ def preset_and_own(changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[
         raise ConfigurationError(
             f"preset: {name!r} is not a preset; {nearest(str(name).lower(), PRESETS)}", "TW-unknown-preset"
         )
-    for path, value in _values(PRESETS[name]):
-        _require_agreement(name, path, value, own)
+    _require_agreement(name, PRESETS[name], own)
     return PRESETS[name], own
 
 
-def _require_agreement(name: str, path: tuple[str, ...], value: Any, own: Mapping[str, Any]) -> None:
+def _require_agreement(
+    name: str, preset: Mapping[str, Any], own: Mapping[str, Any], within: tuple[str, ...] = ()
+) -> None:
     """Raise ConfigurationError where a variant sets a key to another value than its preset; shares may vary."""
-    found: Any = own
-    for key in path:
-        if not isinstance(found, Mapping) or key not in found:
-            return
-        found = found[key]
-    key = ".".join(path)
-    if path[-1] == "share":
-        if not isinstance(found, int | float) or not SHARES[0] <= found <= SHARES[1]:
-            raise ConfigurationError(
-                f"the preset {name!r} keeps from {SHARES[0]:g} to {SHARES[1]:g} of the groups; found {key}: {found!r}",
-                "TW-option-range",
-            )
-    elif found != value:
-        raise ConfigurationError(
-            f"the preset {name!r} sets {key}: {value!r}; found {found!r}: leave one of the two out",
-            "TW-contradicted-preset",
-        )
-
-
-def _values(changes: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield (path, value) for every leaf of nested changes."""
-    for key, value in changes.items():
+    for part in (part for part in preset if part in own):
+        key, value, found = ".".join((*within, part)), preset[part], own[part]
         if isinstance(value, Mapping):
-            yield from _values(value, (*path, key))
-        else:
-            yield (*path, key), value
+            if isinstance(found, Mapping):
+                _require_agreement(name, value, found, (*within, part))
+        elif part == "share":
+            if not isinstance(found, int | float) or not SHARES[0] <= found <= SHARES[1]:
+                raise ConfigurationError(
+                    f"the preset {name!r} keeps from {SHARES[0]:g} to {SHARES[1]:g} of the groups; found {key}: "
+                    f"{found!r}",
+                    "TW-option-range",
+                )
+        elif found != value:
+            raise ConfigurationError(
+                f"the preset {name!r} sets {key}: {value!r}; found {found!r}: leave one of the two out",
+                "TW-contradicted-preset",
+            )

@@ -30,7 +30,7 @@ from turnwise.data.trajectory_files import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
 from turnwise.records.metrics import metrics_in
 from turnwise.records.results import recorded_seconds
-from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
+from turnwise.reporting.data.run_groups import Group, grouped, judged
 from turnwise.reporting.data.tables import COUNTS, SECONDS
 from turnwise.results import history
 from turnwise.results.cells import WARM_START, cell, column_of, table_columns
@@ -245,7 +245,7 @@ def _once(sources: Sequence[Source]) -> str:
 
 def _judgement(groups: Sequence[Group], column: str) -> Judgement:
     """The verdicts in which this column stands, over greedy or over sampled episodes."""
-    return judged_greedy(groups) if column.startswith(OF_GREEDY) else judged(groups, 1.0)
+    return judged(groups, None if column.startswith(OF_GREEDY) else 1.0)
 
 
 def _answer_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:

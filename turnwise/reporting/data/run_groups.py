@@ -116,32 +116,22 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
     return found
 
 
-def judged(groups: Sequence[Group], stated: float) -> Judgement:
+def judged(groups: Sequence[Group], stated: float | None) -> Judgement:
     """Verdicts by the primary metric of the first group's world, over sampled episodes.
 
-    Raises ConfigurationError if a run lacks a value.
-    """
-    world = groups[0].world
-    primary = world.primary_column
-    variants, frames = _results(groups, world, primary)
-    curves = {group.name: _whole_curves(group, world) for group in groups}
-    judgement = judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
-    return _with_race_notes(judgement, groups)
-
-
-def judged_greedy(groups: Sequence[Group]) -> Judgement:
-    """Verdicts by the same metric over greedy episodes, without learning curves.
+    `stated` is the success whose first time is reported; None: over greedy episodes, without learning curves. Each
+    ablation whose seeds were added until its comparisons were decided has a note.
 
     Raises ConfigurationError if a run lacks a value.
     """
     world = groups[0].world
-    column = greedy_column(world)
+    column = greedy_column(world) if stated is None else world.primary_column
     variants, frames = _results(groups, world, column)
-    return _with_race_notes(judge(column.heading, variants, frames=frames, share=column.percent), groups)
-
-
-def _with_race_notes(judgement: Judgement, groups: Sequence[Group]) -> Judgement:
-    """The judgement with a note for each ablation whose seeds were added until its comparisons were decided."""
+    if stated is None:
+        judgement = judge(column.heading, variants, frames=frames, share=column.percent)
+    else:
+        curves = {group.name: _whole_curves(group, world) for group in groups}
+        judgement = judge(column.heading, variants, frames=frames, curves=curves, stated=stated, share=column.percent)
     races = {run.ablation: run.race for group in groups for run in group.runs.values() if run.race is not None}
     notes = [
         f"The seeds of {name} were added until comparisons were decided. Here each is tested once, as if their number "
