@@ -225,11 +225,11 @@ def heat_map(cells: Mapping[str, Cells]) -> Figure:
             values = np.full((len(rules), len(studies)), np.nan)
             for row, rule in enumerate(rules):
                 for column, study in enumerate(studies):
-                    if (found := cells[measure][rule].get(study)) is not None:
-                        values[row, column] = found.value
-                        colour = "white" if found.value > 0.6 else INK
+                    if (interval := cells[measure][rule].get(study)) is not None:
+                        values[row, column] = interval.value
+                        colour = "white" if interval.value > 0.6 else INK
                         axes.text(
-                            column, row, number(found.value, 1), ha="center", va="center", color=colour, fontsize=6.5
+                            column, row, number(interval.value, 1), ha="center", va="center", color=colour, fontsize=6.5
                         )
             axes.imshow(values, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
             axes.set_xticks(range(len(studies)), studies, rotation=90)
@@ -243,7 +243,11 @@ def heat_map(cells: Mapping[str, Cells]) -> Figure:
         "How near each credit rule comes to the true advantages in each study: ranks in a state, signs, gradient.",
         ("rule", "study", *measures),
         [
-            (rule, study, *(None if (found := cells[m][rule].get(study)) is None else found.value for m in measures))
+            (
+                rule,
+                study,
+                *(None if (interval := cells[m][rule].get(study)) is None else interval.value for m in measures),
+            )
             for rule in rules
             for study in studies
         ],

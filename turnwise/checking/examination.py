@@ -132,10 +132,10 @@ def introduces_itself(subject: Subject) -> str:
     if min(start.turns, start.actions_per_turn, start.actions) < 1:
         raise Broken(f"limits must leave at least 1 turn and 1 action; found {world.limits}")
     baselines = ", ".join(world.baselines) or "none"
-    found = f"version {world.version}; at most {start.turns} turns, {start.actions} actions; baselines: {baselines}"
+    summary = f"version {world.version}; at most {start.turns} turns, {start.actions} actions; baselines: {baselines}"
     if "random" not in world.baselines:
-        raise Doubtful(f"{found}; without random, no table shows what chance reaches")
-    return found
+        raise Doubtful(f"{summary}; without random, no table shows what chance reaches")
+    return summary
 
 
 def tasks_are_a_prefix(subject: Subject) -> str:
@@ -413,10 +413,10 @@ def process_is_left_alone(subject: Subject) -> str:
     for task in tasks:
         for baseline in subject.policies:
             _play(subject, task, baseline, watch)
-    told = [f"{call} prints {shortened(text.strip())}" for call, text in watch.printed.items()]
-    told += [f"{call} changes the environment variable {name}" for name, call in watch.changed.items()]
-    if told:
-        raise Doubtful("; ".join(told))
+    side_effects = [f"{call} prints {shortened(text.strip())}" for call, text in watch.printed.items()]
+    side_effects += [f"{call} changes the environment variable {name}" for name, call in watch.changed.items()]
+    if side_effects:
+        raise Doubtful("; ".join(side_effects))
     return f"{len(tasks)} tasks leave the working directory and the environment as they were, and print nothing"
 
 

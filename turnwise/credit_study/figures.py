@@ -38,20 +38,20 @@ def credit_figure(study: Study) -> Figure:
     def draw(legend: bool) -> Drawing:
         drawing = Drawing(figsize=(15.5, 0.3 * len(rules) + 1.5), layout=ConstrainedLayoutEngine(w_pad=0.08))
         correlation, ranks, signs, slopes, cosine, noise = drawing.subplots(1, 6, sharey=True)
-        _draw_intervals(correlation, rules, lambda found: getattr(found.agreement, "correlation", None))
+        _draw_intervals(correlation, rules, lambda rule: getattr(rule.agreement, "correlation", None))
         correlation.set_title("advantages:\ncorrelation with the truth")
-        _draw_intervals(ranks, rules, lambda found: getattr(found.agreement, "rank_correlation", None))
+        _draw_intervals(ranks, rules, lambda rule: getattr(rule.agreement, "rank_correlation", None))
         ranks.set_title("advantages: correlation\nof ranks within a state")
-        _draw_intervals(signs, rules, lambda found: getattr(found.agreement, "sign_errors", None))
+        _draw_intervals(signs, rules, lambda rule: getattr(rule.agreement, "sign_errors", None))
         signs.set_title("advantages:\nshare of sign errors")
         _reference(signs, 0.5, "coin")
         if study.reliability is not None:
             _reference(correlation, math.sqrt(study.reliability), "as far as\nreplays can tell")
         _draw_slopes(slopes, rules, min(TURNS_SHOWN, study.slope_turns))
         slopes.set_title("advantages: slope of\na turn over that of all")
-        _draw_intervals(cosine, rules, lambda found: found.gradient.cosine)
+        _draw_intervals(cosine, rules, lambda rule: rule.gradient.cosine)
         cosine.set_title("gradient:\ncosine with the truth's")
-        _draw_intervals(noise, rules, lambda found: found.gradient.signal_to_noise)
+        _draw_intervals(noise, rules, lambda rule: rule.gradient.signal_to_noise)
         noise.xaxis.set_major_locator(MaxNLocator(5))
         noise.set_title("gradient:\nsignal to noise of a group")
         truth = study.figures[0].gradient.signal_to_noise
@@ -59,7 +59,7 @@ def credit_figure(study: Study) -> Figure:
             _reference(noise, truth.value, "truth")
         for axes in (correlation, ranks, cosine):
             axes.set_xlim(min(-0.05, axes.get_xlim()[0]), 1.05)
-        correlation.set_yticks(range(len(rules)), [found.title for found in rules], color=INK)
+        correlation.set_yticks(range(len(rules)), [rule.title for rule in rules], color=INK)
         correlation.set_ylim(len(rules) - 0.4, -0.6)
         return drawing
 
@@ -72,25 +72,25 @@ def credit_figure(study: Study) -> Figure:
     )
 
 
-def success_figure(found: SuccessStudy) -> Figure:
+def success_figure(success: SuccessStudy) -> Figure:
     """Rules as points: how close each comes to the truth, by every measure, and its success after an equal budget."""
 
     def draw(legend: bool) -> Drawing:
         drawing = Drawing(figsize=(3.4 * len(MEASURES), 3.9), layout=ConstrainedLayoutEngine(w_pad=0.08))
-        for axes, prediction in zip(drawing.subplots(1, len(MEASURES), sharey=True), found.predictions, strict=True):
-            for place, each in enumerate(found.trained):
+        for axes, prediction in zip(drawing.subplots(1, len(MEASURES), sharey=True), success.predictions, strict=True):
+            for place, each in enumerate(success.trained):
                 closeness = MEASURES[prediction.measure](each.rule)
                 if closeness is not None:
                     _draw_point(axes, closeness, each, place)
             axes.set_title(f"{prediction.measure}, with success:\n{prediction.spelled}")
             axes.set_xlabel(f"{prediction.measure} with the truth" if "signs" not in prediction.measure else "share")
-        drawing.axes[0].set_ylabel(f"success after {found.budget}")
+        drawing.axes[0].set_ylabel(f"success after {success.budget}")
         handles, names = drawing.axes[0].get_legend_handles_labels()
         drawing.legend(handles, names, loc="outside lower center", ncols=5)
         return drawing
 
     return Figure(
-        "success" if found.axis == "sampled_tokens" else f"success-{found.axis}",
+        "success" if success.axis == "sampled_tokens" else f"success-{success.axis}",
         "Each rule's closeness to the truth, by every measure, and the success of the runs that were trained with it.",
         ("variant", "rule", *(f"{name}{end}" for name in (*MEASURES, "success") for end in ("", " low", " high"))),
         [
@@ -100,7 +100,7 @@ def success_figure(found: SuccessStudy) -> Figure:
                 *(bound for measure in MEASURES.values() for bound in _bounds(measure(each.rule))),
                 *_bounds(each.success),
             )
-            for each in found.trained
+            for each in success.trained
         ],
         draw,
     )
@@ -131,7 +131,7 @@ def header(study: Study) -> tuple[str, ...]:
 
 def rows(study: Study) -> list[Row]:
     """One row per rule, the truth first; None for a number that is not defined."""
-    return [_row(found, study.slope_turns) for found in study.figures]
+    return [_row(rule, study.slope_turns) for rule in study.figures]
 
 
 def _row(rule: RuleFigures, turns: int) -> Row:
@@ -150,8 +150,8 @@ def _row(rule: RuleFigures, turns: int) -> Row:
 
 
 def _draw_intervals(axes: Axes, rules: Sequence[RuleFigures], choose: Callable[[RuleFigures], Interval | None]) -> None:
-    for height, found in enumerate(rules):
-        interval = choose(found)
+    for height, rule in enumerate(rules):
+        interval = choose(rule)
         if interval is None:
             axes.annotate("not defined", (0.02, height), xycoords=("axes fraction", "data"), color=GREY, va="center")
             continue
@@ -165,7 +165,7 @@ def _draw_slopes(axes: Axes, rules: Sequence[RuleFigures], turns: int) -> None:
     """Draw the slope of each turn divided by that of all turns together; with equal slopes all lie at 1."""
     for turn in range(turns):
         shift = 0.3 * (turn - (turns - 1) / 2) / max(1, turns - 1)
-        shares = [(share, height + shift) for height, found in enumerate(rules) if (share := _share(found, turn))]
+        shares = [(share, height + shift) for height, rule in enumerate(rules) if (share := _share(rule, turn))]
         axes.plot(
             [share for share, _ in shares],
             [height for _, height in shares],

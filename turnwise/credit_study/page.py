@@ -79,25 +79,27 @@ def print_study(study: Study, console: Console) -> None:
         console.print(Text(f"{title} is left out: {reason}.", style="dim"))
 
 
-def print_success(found: SuccessStudy, console: Console) -> None:
+def print_success(comparison: SuccessStudy, console: Console) -> None:
     """Print closeness and success by rule, and whether the one predicts the other."""
     console.print()
-    console.print(Text(f"Success after {found.budget}", style="bold"))
-    console.print(_table(SUCCESS, _success_rows(found)))
+    console.print(Text(f"Success after {comparison.budget}", style="bold"))
+    console.print(_table(SUCCESS, _success_rows(comparison)))
     console.print()
-    for sentence in success_sentences(found):
+    for sentence in success_sentences(comparison):
         console.print(Text(sentence, style="dim"))
 
 
-def success_sentences(found: SuccessStudy) -> list[str]:
+def success_sentences(comparison: SuccessStudy) -> list[str]:
     """Whether each measure of closeness predicts success, and which rules could not be asked."""
-    sentences = [f"{each.measure}: {each.spelled} with success over {each.rules} rules." for each in found.predictions]
-    seeds = sorted({each.success.count for each in found.trained})
+    sentences = [
+        f"{each.measure}: {each.spelled} with success over {each.rules} rules." for each in comparison.predictions
+    ]
+    seeds = sorted({each.success.count for each in comparison.trained})
     sentences.append(
         f"Intervals of success: over {' and '.join(map(str, seeds))} seeds; of a rank correlation: 95 %, percentile "
         "bootstrap over rules and seeds."
     )
-    return sentences + [f"{name} is left out: the study does not judge its rule." for name in found.without]
+    return sentences + [f"{name} is left out: the study does not judge its rule." for name in comparison.without]
 
 
 def page(
@@ -123,7 +125,8 @@ def page(
         slopes=_rules(study, _slopes(study)),
         gradients=_rules(study, GRADIENT),
         success=[
-            (found.budget, drawn, (SUCCESS, _success_rows(found)), success_sentences(found)) for found, drawn in success
+            (comparison.budget, drawn, (SUCCESS, _success_rows(comparison)), success_sentences(comparison))
+            for comparison, drawn in success
         ],
     )
 
@@ -142,8 +145,8 @@ def _slopes(study: Study) -> Columns:
     return {f"turn {turn + 1}": partial(slope, turn=turn) for turn in range(min(study.slope_turns, SLOPES_SHOWN))}
 
 
-def _success_rows(found: SuccessStudy) -> list[Row]:
-    ordered = sorted(found.trained, key=lambda each: -each.success.value)
+def _success_rows(comparison: SuccessStudy) -> list[Row]:
+    ordered = sorted(comparison.trained, key=lambda each: -each.success.value)
     return [
         (each.variant, [compact(measure(each.rule)) for measure in MEASURES.values()] + [compact(each.success)])
         for each in ordered

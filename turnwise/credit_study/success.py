@@ -108,23 +108,23 @@ def success_study(study: Study, titles: Mapping[str, str], at_budget: AtEqualBud
 
 def predict(measure: str, trained: Sequence[Trained], *, seed: int) -> Prediction:
     """How well a measure of closeness orders the rules by their success."""
-    found = [(closeness.value, each.success) for each in trained if (closeness := MEASURES[measure](each.rule))]
-    if len(found) < FEWEST_RULES:
-        return Prediction(measure, None, None, None, len(found))
-    measured = np.array([value for value, _ in found])
-    value = float(rank_correlations(measured[None], np.array([[of_seeds.value for _, of_seeds in found]]))[0])
+    pairs = [(closeness.value, each.success) for each in trained if (closeness := MEASURES[measure](each.rule))]
+    if len(pairs) < FEWEST_RULES:
+        return Prediction(measure, None, None, None, len(pairs))
+    measured = np.array([value for value, _ in pairs])
+    value = float(rank_correlations(measured[None], np.array([[of_seeds.value for _, of_seeds in pairs]]))[0])
     if not math.isfinite(value):
-        return Prediction(measure, None, None, None, len(found))
+        return Prediction(measure, None, None, None, len(pairs))
     draw = generator(seed, "bootstrap over rules and seeds")
-    chosen = draw.integers(len(found), size=(RESAMPLES, len(found)))
+    chosen = draw.integers(len(pairs), size=(RESAMPLES, len(pairs)))
     means = np.empty(chosen.shape)
-    for place, (_, of_seeds) in enumerate(found):
+    for place, (_, of_seeds) in enumerate(pairs):
         sample = np.array(of_seeds.sample or (of_seeds.value,))
         drawn = sample[draw.integers(len(sample), size=(*chosen.shape, len(sample)))].mean(axis=2)
         means = np.where(chosen == place, drawn, means)
     resampled = rank_correlations(measured[chosen], means)
-    interval = percentile_interval(value, resampled, len(found))
-    return Prediction(measure, value, interval.low, interval.high, len(found))
+    interval = percentile_interval(value, resampled, len(pairs))
+    return Prediction(measure, value, interval.low, interval.high, len(pairs))
 
 
 def rank_correlations(one: Vector, other: Vector) -> Vector:

@@ -222,14 +222,14 @@ def basis(report: ReportData) -> list[str]:
                 group = groups.setdefault((interval.over, interval.count, interval.level), [])
                 group.append((row.name, headings.get(key, key), method))
     sentences = []
-    told: set[str] = set()
-    for (over, count, level), found in groups.items():
-        rows = dict.fromkeys(name for name, _, _ in found)
+    named: set[str] = set()
+    for (over, count, level), cells in groups.items():
+        rows = dict.fromkeys(name for name, _, _ in cells)
         names = ", ".join(rows)
-        if told.issuperset(rows):
-            names += f" in {', '.join(dict.fromkeys(heading for _, heading, _ in found))}"
-        told.update(rows)
-        methods = dict.fromkeys(method for _, _, method in found)
+        if named.issuperset(rows):
+            names += f" in {', '.join(dict.fromkeys(heading for _, heading, _ in cells))}"
+        named.update(rows)
+        methods = dict.fromkeys(method for _, _, method in cells)
         absences = [method for method in methods if method.endswith("no interval")]
         present = ", ".join(sorted(set(methods) - set(absences)))
         if count == 1 and not present:

@@ -48,10 +48,10 @@ def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
     Raises ConfigurationError for a run that has not been tested, for two runs of a group with the same seed, and where
     no run is left.
     """
-    found = {run.id: run for run in runs}.values()
-    ablations = {run.tags.get(PARENT, ""): run.ablation for run in found}
+    distinct = {run.id: run for run in runs}.values()
+    ablations = {run.tags.get(PARENT, ""): run.ablation for run in distinct}
     groups: dict[str, Group] = {}
-    for run in found:
+    for run in distinct:
         name = _name(run, ablations)
         if run.left_out:
             groups.setdefault(name, Group(name)).left_out[run.artifacts.seed] = run
@@ -107,13 +107,15 @@ def _name(run: RecordedRun, ablations: Mapping[str, str]) -> str:
 
 def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
     """The evaluation protocol of every run, by group name and seed: see `turnwise.statistics.evaluation_protocol`."""
-    found = {}
+    protocols = {}
     for group in groups:
         for seed, run in group.runs.items():
             tasks = read_task_set(default_store().folder(run.artifacts.task_set("test")), "test")
             name = f"{group.name} seed {seed}"
-            found[name] = circumstances(run.artifacts.experiment, run.tags.get("world_version"), task_set_digest(tasks))
-    return found
+            protocols[name] = circumstances(
+                run.artifacts.experiment, run.tags.get("world_version"), task_set_digest(tasks)
+            )
+    return protocols
 
 
 def judged(groups: Sequence[Group], stated: float | None) -> Judgement:
@@ -175,14 +177,14 @@ def at_equal_cost(groups: Sequence[Group], spending: Spending) -> list[AtEqualBu
 
 def _test_metrics(run: RecordedRun, world: World, column: Column) -> dict[str, float]:
     assert run.artifacts.test is not None, "grouped() refuses runs without a test"
-    found = task_means(run.artifacts.test, world, column)
-    if not found:
+    means = task_means(run.artifacts.test, world, column)
+    if not means:
         raise ConfigurationError(
             f"a run must have a value of the measure {column.heading!r} to be compared; {run.name} ({run.id[:8]}) has "
             "none on the test task set: leave it out",
             "TW-missing-measure",
         )
-    return found
+    return means
 
 
 def references(groups: Sequence[Group]) -> dict[str, Interval]:
@@ -190,16 +192,16 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
     world = groups[0].world
     primary = world.primary_column
     runs = [next(iter(group.runs.values())) for group in groups]
-    found = {
+    labels = {
         (name, evaluation): f"{name} ({run.ablation})" if len({run.ablation for run in runs}) > 1 else name
         for run in reversed(runs)
         for name, evaluation in run.baselines.items()
     }
     shown = {}
-    for (_, evaluation), told in sorted(found.items(), key=lambda item: (item[0][0] != WARM_START, item[1])):
+    for (_, evaluation), label in sorted(labels.items(), key=lambda item: (item[0][0] != WARM_START, item[1])):
         values = list(task_means(evaluation, world, primary).values())
         if values:
-            shown[told] = over_tasks(values, seed=0, proportion=primary.percent)
+            shown[label] = over_tasks(values, seed=0, proportion=primary.percent)
     return shown
 
 

@@ -64,7 +64,7 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
     """
     missing: list[str] = []
     labels = _world_labels(runs)
-    found: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
+    recorded_scores: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     untested: dict[tuple[str, str], int] = {}
     without_scale: dict[str, None] = {}
     for run in runs:
@@ -78,9 +78,9 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
         if score is None:
             without_scale[world] = None
         else:
-            of_ablation = found.setdefault((rule, world), {})
+            of_ablation = recorded_scores.setdefault((rule, world), {})
             of_ablation.setdefault(run.tags.get(PARENT, ""), {})[run.artifacts.seed] = score
-    named = [*found, *untested]
+    named = [*recorded_scores, *untested]
     if not (named or without_scale) and (rules or worlds):
         recorded = dict.fromkeys(f"{run.artifacts.variant} in {labels[_identity(run)]}" for run in runs)
         raise ConfigurationError(
@@ -90,13 +90,13 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
         )
     rules = list(rules) or list(dict.fromkeys(rule for rule, _ in named))
     worlds = list(worlds) or list(dict.fromkeys(world for _, world in named))
-    newest = {at: list(list(by_ablation.values())[-1].values()) for at, by_ablation in found.items()}
+    newest = {at: list(list(by_ablation.values())[-1].values()) for at, by_ablation in recorded_scores.items()}
     scores = {rule: {world: newest[rule, world] for world in worlds if (rule, world) in newest} for rule in rules}
     missing += [
         f"{rule} in {world}: {_absence(untested.get((rule, world), 0))}"
         for rule in rules
         for world in worlds
-        if (rule, world) not in found
+        if (rule, world) not in recorded_scores
     ]
     missing += [f"{world}: no oracle better than the random policy is recorded, so no scale" for world in without_scale]
     shared = common_worlds(scores) if scores else []

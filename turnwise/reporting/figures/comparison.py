@@ -141,9 +141,9 @@ def profile_figure(report: ReportData) -> Figure:
         return drawing
 
     data: list[tuple[str | int | float | None, ...]] = [
-        (name, threshold, found.value, found.low, found.high)
+        (name, threshold, share_above.value, share_above.low, share_above.high)
         for name, profile in profiles.items()
-        for threshold, found in profile
+        for threshold, share_above in profile
     ]
     described = f"Performance profiles: the share of tasks and runs whose {measure} is above each threshold."
     return Figure("performance-profiles", described, ("variant", "threshold", "share", "low", "high"), data, draw)

@@ -42,8 +42,8 @@ class EndingLook:
 
 def looks(variants: Sequence[Endings]) -> dict[str, EndingLook]:
     """The look of each ending that occurs in any variant: known ones in the order of `ENDINGS`, then others by name."""
-    found = {name for endings in variants for name in endings.shares}
-    names = [name for name in ENDINGS if name in found] + sorted(found - set(ENDINGS))
+    occurring = {name for endings in variants for name in endings.shares}
+    names = [name for name in ENDINGS if name in occurring] + sorted(occurring - set(ENDINGS))
     return {name: EndingLook(ending(name), *LOOKS.get(name, ("#9aa1a8", "--"))) for name in names}
 
 

@@ -70,8 +70,8 @@ def _by_metric(report: ReportData) -> dict[str, Figure]:
 
 
 def _that_matter(metrics: Iterable[str]) -> list[str]:
-    found = list(metrics)
-    return [*(metric for metric in MATTER if metric in found), *(each for each in found if each not in MATTER)][
+    names = list(metrics)
+    return [*(metric for metric in MATTER if metric in names), *(each for each in names if each not in MATTER)][
         :MOST_THAT_MATTER
     ]
 
@@ -125,10 +125,10 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
 
 def ended_seeds(report: ReportData) -> dict[str, set[int]]:
     """By variant, the seeds of its runs that were ended early; variants without any are left out."""
-    found: dict[str, set[int]] = {}
+    seeds: dict[str, set[int]] = {}
     for run in [] if report.outcomes is None else report.outcomes.ended:
-        found.setdefault(run.variant, set()).add(run.seed)
-    return found
+        seeds.setdefault(run.variant, set()).add(run.seed)
+    return seeds
 
 
 def ended_handle() -> Line2D:
@@ -143,27 +143,27 @@ def _values(
 
     `left` has, of variants with runs that were ended, what the other runs have after that, by iteration.
     """
-    told: dict[int, list[str]] = {}
+    texts: dict[int, list[str]] = {}
     for name, rows in bands.items():
         for at, mean, low, high in rows:
             spread = f" ({low:.3g} to {high:.3g})" if low < high else ""
-            told.setdefault(at, []).append(f"{name} {mean:.3g}{spread}")
+            texts.setdefault(at, []).append(f"{name} {mean:.3g}{spread}")
     for name, of_variant in left.items():
         for at, values in of_variant.items():
             runs = f"{len(values)} {'run' if len(values) == 1 else 'runs'} that went on"
-            told.setdefault(at, []).append(f"{name} {min(values):.3g} to {max(values):.3g} in the {runs}")
-    every = -(-len(told) // MOST_VALUES) or 1
-    return {at: ", ".join(told[at]) for at in sorted(told)[::every]}
+            texts.setdefault(at, []).append(f"{name} {min(values):.3g} to {max(values):.3g} in the {runs}")
+    every = -(-len(texts) // MOST_VALUES) or 1
+    return {at: ", ".join(texts[at]) for at in sorted(texts)[::every]}
 
 
 def _remaining_runs(seeds: Sequence[Curve], rows: Sequence[tuple[int, float, float, float]]) -> dict[int, list[float]]:
     """By iteration, the values of the runs that went on after the last iteration that all runs of a variant share."""
-    shared, found = rows[-1][0] if rows else -1, dict[int, list[float]]()
+    shared, later = rows[-1][0] if rows else -1, dict[int, list[float]]()
     for curve in seeds:
         for at, value in curve.points:
             if at > shared:
-                found.setdefault(at, []).append(value)
-    return found
+                later.setdefault(at, []).append(value)
+    return later
 
 
 def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
