@@ -15,8 +15,7 @@ from uuid import UUID
 
 from flows.runtime.flow_runs import in_flow_run
 from turnwise.reporting.finding import report_finding
-from turnwise.reporting.formatting import marked, with_bounds
-from turnwise.reporting.markdown import table
+from turnwise.reporting.markdown import results_table
 from turnwise.results.report_data import ReportData
 
 SECONDS_BETWEEN_WRITES = 5.0
@@ -85,15 +84,10 @@ def publish_results(report: ReportData, page: Path, tracking_uri: str) -> None:
 
 def results_markdown(report: ReportData, page: Path, tracking_uri: str) -> str:
     """The finding, the table's first columns with their intervals, and where more is."""
-    columns = report.columns[:TABLE_COLUMNS]
     lines: list[str] = [f"# {report.title}", ""]
     if said := report_finding(report):
         lines += [said, ""]
-    rows = [
-        [marked(report, row), *(with_bounds(row.cells.get(column.key), column.digits) for column in columns)]
-        for row in report.rows
-    ]
-    lines.append(table(["", *(column.heading for column in columns)], rows))
+    lines.append(results_table(report, TABLE_COLUMNS))
     served = tracking_uri if tracking_uri.startswith("http") else "`turnwise ui`"
     return "\n".join([*lines, "", f"Report: `{page}`. Runs in MLflow: {served}.", ""])
 

@@ -45,8 +45,8 @@ from turnwise.experiment import Experiment, load
 from turnwise.project import project_root
 from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, Figure, draw_strokes, styles, wrapped
 from turnwise.reporting.figures.learning_curves import draw_variant, ended_handle, ended_seeds
-from turnwise.reporting.formatting import UNDEFINED, duration, marked, number, process_note, with_bounds
-from turnwise.reporting.markdown import render
+from turnwise.reporting.formatting import UNDEFINED, duration, number, process_note, with_bounds
+from turnwise.reporting.markdown import render, results_table
 from turnwise.results.report_data import SHARE, Curve, ReportData
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.statistics.power import MOST_SEEDS, seeds_to_correlate, seeds_to_decide, smallest_decided
@@ -116,7 +116,7 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> d
         "curves": _curve_metrics(claims.curves, report),
         "figure": _figure_name(name, ablation),
         "rates": _rates(report) if claims.ablations[ablation].tunes is not None else None,
-        "results": _results(report),
+        "results": results_table(report),
         "budgets": _budgets(record.budgets) if record.budgets else None,
         # Records of former versions had the last evaluation within a budget, and no differences.
         "interpolated": any(each.differences for each in record.budgets),
@@ -145,15 +145,6 @@ def _rates(report: ReportData) -> Table:
         cells[best[variant]] = f"**{cells[best[variant]]}**"
         rows.append([variant, *(cells.get(rate, UNDEFINED) for rate in rates)])
     return ["", *(f"{rate:g}" for rate in rates)], rows
-
-
-def _results(report: ReportData) -> Table:
-    rows = [
-        [marked(report, row), *(with_bounds(row.cells.get(column.key), column.digits) for column in report.columns)]
-        for rows in report.row_groups()
-        for row in rows
-    ]
-    return ["", *(column.heading for column in report.columns)], rows
 
 
 def _budgets(budgets: Sequence[AtEqualBudget]) -> Table:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.credit_study.study import RuleFigures, Study
-from turnwise.credit_study.truth import RESAMPLES, ROUNDING, percentile_interval
+from turnwise.credit_study.truth import RESAMPLES, percentile_interval, ratio
 from turnwise.seeding import generator
 from turnwise.statistics import Interval
 from turnwise.statistics.curves import AtEqualBudget
@@ -133,6 +133,4 @@ def rank_correlations(one: Vector, other: Vector) -> Vector:
 
     ranks = (rankdata(values.round(12), axis=1) for values in (one, other))
     first, second = (values - values.mean(axis=1, keepdims=True) for values in ranks)
-    spread = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
-    defined = spread > ROUNDING
-    return np.divide((first * second).sum(axis=1), spread, out=np.full(len(one), np.nan), where=defined)
+    return ratio((first * second).sum(axis=1), np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1)))

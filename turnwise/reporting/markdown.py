@@ -8,6 +8,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from turnwise.reporting import formatting
+from turnwise.results.report_data import ReportData
 
 
 def render(package: str, template: str, /, **values: object) -> str:
@@ -39,6 +40,20 @@ def table(heading: Iterable[object], rows: Iterable[Sequence[object]]) -> str:
     names = list(heading)
     lines: list[Sequence[object]] = [names, ["---"] * len(names), *rows]
     return "\n".join(f"| {' | '.join(map(cell, cells))} |" for cells in lines)
+
+
+def results_table(report: ReportData, columns: int | None = None) -> str:
+    """The report's table in Markdown, with its first columns or all: values with their intervals."""
+    shown = report.columns[:columns]
+    rows = [
+        [
+            formatting.marked(report, row),
+            *(formatting.with_bounds(row.cells.get(each.key), each.digits) for each in shown),
+        ]
+        for rows in report.row_groups()
+        for row in rows
+    ]
+    return table(["", *(each.heading for each in shown)], rows)
 
 
 def cell(content: object) -> str:
