@@ -10,8 +10,9 @@ from lab.science.claims import ClaimsPage
 from turnwise.data.outcomes import LeftOut
 from turnwise.results.outcomes import EndedRun, Outcomes
 from turnwise.results.report_data import Curve, ReportColumn, ReportData, Row
+from turnwise.seeding import generator
 from turnwise.statistics import student_over_seeds
-from turnwise.statistics.sequential import nominal_levels, repeated_interval, sequential_p
+from turnwise.statistics.sequential import looks_until, nominal_levels, repeated_interval, sequential_p
 
 BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)
 STEADY, WILD = (0.50, 0.51, 0.50, 0.49, 0.50, 0.51), (0.10, 0.90, 0.35, 0.60, 0.05, 0.95)
@@ -304,6 +305,28 @@ def test_what_a_race_has_seen_often_enough_to_be_chance_is_not_shown() -> None:
     early = {name: {seed: values[seed] for seed in (1, 2, 3)} for name, values in finals.items()}
     assert only(decide(claims, {"runs": with_runs(early, None)})).verdict is Verdict.HELD
     assert only(decide(claims, {"runs": with_runs(finals, None)}, {"runs": LOOKS})).verdict is Verdict.NOT_DECIDED
+
+
+def test_the_p_of_a_claim_holds_in_races_that_another_measure_ends() -> None:
+    # A measure that differs by a deviation ends the race; the claim's has no difference, and nearly the same noise.
+    looks, seeds, errors, uncorrected = looks_until(3, 1, 12), 12, 0, 0
+    bounds = nominal_levels(looks, seeds, 0.05)
+    random = generator(0, "claims in races")
+    races = 400
+    for _ in range(races):
+        noise = random.normal(size=(2, seeds))
+        raced, claimed = 1.0 + noise[0], 0.9 * noise[0] + math.sqrt(0.19) * noise[1]
+        of_race, of_claim = (
+            [float(stats.ttest_1samp(of[:count], 0.0).pvalue) for count in looks] for of in (raced, claimed)
+        )
+        over = next((place for place, p in enumerate(of_race) if p <= bounds[place]), len(looks) - 1)
+        taken = looks[: over + 1]
+        runs = {"a": dict(enumerate(claimed[: taken[-1]], 1)), "b": dict.fromkeys(range(1, taken[-1] + 1), 0.0)}
+        claims = page({"variant": "a", "relation": "above", "than": "b"})
+        (evidence,) = only(decide(claims, {"runs": with_runs(runs, None)}, {"runs": looks})).evidence
+        errors += evidence.p is not None and evidence.p <= 0.05
+        uncorrected += min(of_claim[: over + 1]) <= 0.05
+    assert errors / races <= 0.05 < 0.1 < uncorrected / races
 
 
 def test_two_ablations_are_not_paired_where_seeds_were_added_until_decided() -> None:
