@@ -25,6 +25,7 @@ RESULTS: Mapping[str, str] = {
     "`textcraft`, one craft deep": "smollm2-textcraft-longer",
     "`bandit`, arms with names that training has not": "smollm2-bandit-names",
     "`babyai`, one thing in a room": "smollm2-babyai-one-thing",
+    "`webshop`, 300 products": "smollm2-webshop",
 }
 """The folder in `results` that decides, by world."""
 VARIANT = "grpo-or"
