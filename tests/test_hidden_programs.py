@@ -43,6 +43,7 @@ CONCERNED = {
         "tests/end_to_end/test_dvc.py::test_the_plots_are_a_page_that_opens_offline",
         "tests/end_to_end/test_pictures.py",
         "tests/envs/browser",
+        "tests/flows/test_plots_page.py",
         "tests/reporting/test_episodes_in_browser.py",
         "tests/reporting/test_page_in_browser.py",
     ),
