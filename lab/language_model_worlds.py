@@ -17,7 +17,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
 from turnwise.project import project_root
-from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, Figure, axes_of, legend_below
+from turnwise.reporting.figures.drawing import COLOURS, GREY, Figure, axes_of, label_rows, legend_below
 from turnwise.store.atomic_write import write_whole
 
 RESULTS: Mapping[str, str] = {
@@ -104,11 +104,8 @@ def figure(found: Mapping[str, Gain]) -> Figure:
                 axes.plot([at.low, at.high], [height + shift] * 2, color=colour, linewidth=2.2, alpha=0.55)
                 axes.plot([at.value], [height + shift], marker="o", color=colour, markersize=6.5)
         axes.set_title("greedy success on test tasks")
-        axes.set_yticks(range(len(names)), names, color=INK)
-        axes.set_ylim(len(names) - 0.5, -0.5)
+        label_rows(axes, names)
         axes.set_xlim(-0.03, 1.03)
-        axes.grid(False, axis="y")
-        axes.spines["left"].set_visible(False)
         if legend:
             legend_below(
                 drawing,
