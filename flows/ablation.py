@@ -5,6 +5,7 @@ The seeds are listed, or added until the comparisons are decided (`turnwise.trai
 
 from __future__ import annotations
 
+import logging
 import time
 
 from prefect import flow
@@ -23,10 +24,12 @@ from turnwise.records.results import all_references, keep_time
 from turnwise.reporting.finding import report_finding
 from turnwise.results.cells import WARM_START
 from turnwise.store.default import require_place
-from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.memory import crowded, require_memory
 from turnwise.training_runs.observing import observing
 from turnwise.training_runs.seeds import make_runs
 from turnwise.training_runs.state import AblationOutcome, divided
+
+logger = logging.getLogger(__name__)
 
 
 @flow(name="comparison", flow_run_name="{experiment.ablation.name}", validate_parameters=False, persist_result=False)
@@ -54,6 +57,8 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     progress = FlowProgress(experiment.ablation.name)
     plan = plan_ablation(experiment)
     log = flow_run_log()
+    if not plan.is_recorded and (warning := crowded(experiment, processes)):
+        logger.warning("%s", warning)
     display = plan.display(console, processes, progress.reached, log)
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))

@@ -13,6 +13,7 @@ Everything is cached as in an ablation: a candidate that was tried before costs 
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,11 +44,13 @@ from turnwise.statistics.curves import Points
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
-from turnwise.training_runs.memory import require_memory
+from turnwise.training_runs.memory import crowded, require_memory
 from turnwise.training_runs.observing import observing
 from turnwise.training_runs.seeds import every_run
 from turnwise.training_runs.state import Prepared, Run, divided, said_of
 from turnwise.world import World
+
+logger = logging.getLogger(__name__)
 
 FIRST_SEED = 1001
 """Seeds of sweeps are counted from here; those of the comparison are left out."""
@@ -116,7 +119,10 @@ def sweep(
     require_memory(experiment, processes)
     console = Console(quiet=quiet)
     flow_progress = FlowProgress(experiment.ablation.name)
-    display = plan_runs(experiment, tested=False).display(console, processes, flow_progress.reached)
+    plan = plan_runs(experiment, tested=False)
+    if not plan.is_recorded and (warning := crowded(experiment, processes)):
+        logger.warning("%s", warning)
+    display = plan.display(console, processes, flow_progress.reached)
     with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = open_record(experiment, prepared)

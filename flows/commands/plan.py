@@ -35,7 +35,15 @@ from turnwise.reporting.terminal.tables import plain_table
 from turnwise.store.default import nothing_is_stored
 from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.database import require_readable
-from turnwise.training_runs.memory import MemoryPlan, fits, largest_plan, placement, processes_with_runs, remedies
+from turnwise.training_runs.memory import (
+    MemoryPlan,
+    crowded,
+    fits,
+    largest_plan,
+    placement,
+    processes_with_runs,
+    remedies,
+)
 from turnwise.training_runs.readiness import require_model
 from turnwise.training_runs.state import task_set_parameters
 from turnwise.world import SPLITS, Split, Task
@@ -244,6 +252,8 @@ def show_memory(experiment: Experiment, dimensions: Dimensions, processes: int, 
         verdict = fits(running * peak, available)
         console.print(f"{needed} of {_gib(available)} GiB. {VERDICTS[verdict]}", highlight=False)
         if verdict:
+            if warning := crowded(experiment, processes):
+                console.print(f"Now {warning}.", highlight=False)
             return
     offered = remedies(experiment, dimensions)
     if offered:

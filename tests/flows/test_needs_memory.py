@@ -23,6 +23,7 @@ from turnwise.policy.sizes import count
 from turnwise.training_runs import memory
 from turnwise.training_runs.memory import (
     MemoryPlan,
+    crowded,
     fits,
     largest_plan,
     memory_plan,
@@ -232,6 +233,35 @@ def test_the_table_has_every_phase_and_says_whether_it_fits(
     assert "It fits." in said(plan.peak.bytes) and "gradient_checkpointing" not in said(plan.peak.bytes)
     assert "would be refused" in said(plan.peak.bytes // 2)
     assert max(map(len, said(None).splitlines())) <= 80
+
+
+def test_where_other_programs_have_left_too_little_the_plan_says_so_and_a_run_is_warned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = load(ROOT / "params.yaml", [TINY])
+    found = dimensions(experiment)
+    peak = largest_plan(experiment, found).peak.bytes
+
+    def left(size: int | None) -> None:
+        monkeypatch.setattr("turnwise.training_runs.memory.free_bytes", lambda device: size)
+
+    def planned() -> str:
+        written = io.StringIO()
+        show_memory(experiment, found, 2, Console(file=written, width=80))
+        return " ".join(written.getvalue().split())
+
+    left(2 * peak)
+    assert crowded(experiment, 2) is None and "other programs" not in planned()
+    left(None)
+    assert crowded(experiment, 2) is None
+    left(peak)
+    warning = crowded(experiment, 2)
+    assert warning is not None and warning in planned()
+    assert f"left {peak / GIB:,.1f} GiB" in warning and f"2 processes take {2 * peak / GIB:,.1f}" in warning
+    assert "fewer --processes" in warning and crowded(experiment, 1) is None
+    left(peak // 2)
+    alone = crowded(experiment, 1)
+    assert alone is not None and "the ablation takes" in alone and "--processes" not in alone
 
 
 def test_the_parts_of_a_peak_are_named_the_largest_first() -> None:

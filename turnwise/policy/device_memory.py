@@ -1,8 +1,11 @@
-"""The memory that a device has: a card's own, or this machine's as far as its control group may use it."""
+"""The memory that a device has, a card's own, or this machine's as far as its control group may use it; and what other
+programs have left of this machine's.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
@@ -19,15 +22,41 @@ def device_bytes(device: str) -> int | None:
 
 def machine_memory(group: str, limits: Path = CONTROL_GROUPS) -> int:
     """The memory of this machine in bytes, or the lowest limit of the control group `group` and the groups above it."""
-    limits_in_bytes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([whole, *(limit for _, limit in _limited(group, limits))])
+
+
+def free_bytes(device: str) -> int | None:
+    """What a program that begins now can get of a device's memory, in bytes; None where nothing says it: on a card, and
+    on a system that is not Linux.
+    """
+    return None if device == "cuda" else free_memory(_control_group())
+
+
+def free_memory(group: str, limits: Path = CONTROL_GROUPS, listed: Path = Path("/proc/meminfo")) -> int | None:
+    """What is free of this machine's memory in bytes, caches of files included, or of the limit of a control group that
+    has the least left; None where the system does not list it.
+    """
+    if not listed.is_file():
+        return None
+    kilobytes = dict(line.split(":", 1) for line in listed.read_text(encoding="utf-8").splitlines())["MemAvailable"]
+    free = [int(kilobytes.split()[0]) * 1024]
+    for place, limit in _limited(group, limits):
+        used = int((place / "memory.current").read_text(encoding="utf-8"))
+        parts = dict(line.split() for line in (place / "memory.stat").read_text(encoding="utf-8").splitlines())
+        free.append(max(0, limit - used + int(parts["inactive_file"])))
+    return min(free)
+
+
+def _limited(group: str, limits: Path) -> Iterator[tuple[Path, int]]:
+    """The folder and the limit in bytes of each control group that has one, of `group` and those above it."""
     for place in (limits / group, *(limits / group).parents):
         if not place.is_relative_to(limits):
-            break
+            return
         path = place / "memory.max"
         limit = path.read_text(encoding="utf-8").strip() if path.is_file() else "max"
         if limit != "max":
-            limits_in_bytes.append(int(limit))
-    return min(limits_in_bytes)
+            yield place, int(limit)
 
 
 def _control_group() -> str:

@@ -42,7 +42,7 @@ from turnwise.config.model_settings import Adapter, Compute, ModelSettings
 from turnwise.config.overlays import merged
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build
-from turnwise.policy.device_memory import device_bytes
+from turnwise.policy.device_memory import device_bytes, free_bytes
 from turnwise.policy.dimensions import Dimensions, dimensions_of
 from turnwise.policy.engines.processes import EngineSpread
 from turnwise.policy.memory_plan import GIB, LIBRARIES, EngineMemory, ModelMemory
@@ -290,6 +290,25 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
         f"What would change it: {'; '.join([*offered, 'a smaller policy, or a device with more memory'])}. "
         "turnwise ablation --dry-run prints the whole plan",
         "TW-small-memory",
+    )
+
+
+def crowded(experiment: Experiment, processes: int = 1) -> str | None:
+    """A warning where other programs have left less of the device's memory than the ablation takes by its plan; None
+    where it fits, or where nothing says what is left.
+    """
+    free, dimensions = free_bytes(experiment.compute.device), dimensions_of(experiment.policy)
+    if free is None or dimensions is None:
+        return None
+    running = processes_with_runs(experiment, processes)
+    needed = running * largest_plan(experiment, dimensions).peak.bytes
+    if fits(needed, free) is not False:
+        return None
+    takes = f"{running} processes take" if running > 1 else "the ablation takes"
+    fewer = "with fewer --processes, or " if running > 1 else ""
+    return (
+        f"other programs have left {free / GIB:,.1f} GiB of memory, and by the plan {takes} {needed / GIB:,.1f}: the "
+        f"system may kill a process. Run it {fewer}when they have ended"
     )
 
 
