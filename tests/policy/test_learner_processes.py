@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -22,12 +23,11 @@ from turnwise.config.schema import CriticSection
 from turnwise.errors import LearnerLost, MismatchError
 from turnwise.policy.critic.critic import Critic, ValueBatch
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
-from turnwise.policy.learner.processes import CriticOnProcesses, LearnerOnProcesses, LearnerProcesses
+from turnwise.policy.learner.processes import LearnerProcesses, OnProcesses
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.model import WEIGHTS_FILE
 
 MakePolicy = Callable[..., Path]
-AnyLearner = Learner | LearnerOnProcesses
 SETTINGS = UpdateSettings(learning_rate=3e-4, temperature=1.0, micro_batch_tokens=40, maximum_mismatch=10.0)
 ON_TRUNK = CriticSection(trunk="policy", coefficient=0.5, learning_rate=1e-3, micro_batch_tokens=40)
 OWN_TRUNK = CriticSection(learning_rate=1e-3, micro_batch_tokens=40, epochs=2, mini_batches=2)
@@ -67,7 +67,7 @@ def values_and_returns() -> tuple[list[list[float]], list[list[float | None]]]:
     )
 
 
-def saved(learner: AnyLearner | Critic | CriticOnProcesses, folder: Path) -> dict[str, torch.Tensor]:
+def saved(learner: Learner | Critic | OnProcesses, folder: Path) -> dict[str, torch.Tensor]:
     """All tensors that it saves, by file and name."""
     learner.save(folder)
     files = sorted(folder.rglob("*.safetensors"))
@@ -105,7 +105,7 @@ def test_gradients_and_policies_are_those_of_one_process(
     name: str, make_policy: MakePolicy, two: LearnerProcesses, tmp_path: Path
 ) -> None:
     (settings, model), policy = CASES[name], make_policy(0)
-    one, both = Learner(policy, threads=1, model=model), LearnerOnProcesses(two, policy, threads=1, model=model)
+    one, both = Learner(policy, threads=1, model=model), two.make("learner", policy, threads=1, model=model)
     expected, found = one.update(a_batch(), settings), both.update(a_batch(), settings)
     assert found == pytest.approx({**expected, "padding_share": found["padding_share"]}, rel=1e-4, abs=1e-6)
     expected_tensors, found_tensors = saved(one, tmp_path / "one"), saved(both, tmp_path / "both")
@@ -118,7 +118,7 @@ def test_gradients_and_policies_are_those_of_one_process(
 
 def test_an_untied_output_layer_is_trained_too(make_policy: MakePolicy, two: LearnerProcesses, tmp_path: Path) -> None:
     policy = make_policy(0, tied=False)
-    one, both = Learner(policy, threads=1), LearnerOnProcesses(two, policy, threads=1)
+    one, both = Learner(policy, threads=1), two.make("learner", policy, threads=1)
     for learner in (one, both):
         learner.supervised_step(two_turn_sequences(), learning_rate=3e-4, micro_batch_tokens=40)
     assert relative(saved(both, tmp_path / "both"), saved(one, tmp_path / "one"), WEIGHTS_FILE) < 1e-6
@@ -130,7 +130,7 @@ def test_a_fixed_number_of_processes_repeats_to_the_bit(
     policy = make_policy(0)
     made = []
     for name in ("first", "second"):
-        learner = LearnerOnProcesses(two, policy, threads=1)
+        learner = two.make("learner", policy, threads=1)
         metrics = learner.update(a_batch(), SETTINGS.changed(mini_batches=2))
         made.append((metrics, saved(learner, tmp_path / name)))
     assert made[0][0] == made[1][0]
@@ -147,9 +147,8 @@ def test_checkpoints_go_from_two_processes_to_one_and_back(
         one.update(a_batch(), SETTINGS)
     folder = policy
     for step, processes in enumerate((2, 1, 2, 1)):
-        learner: AnyLearner
         if processes == 2:
-            learner = LearnerOnProcesses(two, folder, threads=1, restored=bool(step))
+            learner: Any = two.make("learner.restore" if step else "learner", folder, threads=1)
         else:
             learner = Learner.restore(folder, threads=1)
         assert learner.steps == step
@@ -167,7 +166,7 @@ def test_checkpoints_go_from_two_processes_to_one_and_back(
 def test_scores_are_those_of_one_process(make_policy: MakePolicy, two: LearnerProcesses) -> None:
     policy, sequences = make_policy(0), two_turn_sequences()
     expected = Learner(policy, threads=1).log_probabilities(sequences, 0.7, 40)
-    found = LearnerOnProcesses(two, policy, threads=1).log_probabilities(sequences, 0.7, 40)
+    found = two.make("learner", policy, threads=1).log_probabilities(sequences, 0.7, 40)
     assert np.allclose(found.values, expected.values, rtol=1e-5, atol=1e-6)
     assert (found.values != 0).sum() == sum(sum(sequence.mask) for sequence in sequences)
 
@@ -178,7 +177,7 @@ def test_a_critic_on_the_policys_trunk_learns_along(
     policy, sequences = make_policy(0), two_turn_sequences()
     warm_up = ValueBatch.of(sequences, *values_and_returns())
     tensors, judged = [], []
-    for learner in (Learner(policy, threads=1), LearnerOnProcesses(two, policy, threads=1)):
+    for learner in (Learner(policy, threads=1), two.make("learner", policy, threads=1)):
         learner.add_critic(policy)
         assert learner.critic is not None
         learner.critic.update(warm_up, ON_TRUNK, seed=0)
@@ -195,7 +194,7 @@ def test_a_critic_with_its_own_trunk_goes_from_two_processes_to_one_and_back(
 ) -> None:
     policy, batch = make_policy(0), ValueBatch.of(two_turn_sequences(), *values_and_returns())
     one = Critic.with_own_trunk(policy, OWN_TRUNK, seed=0, threads=1)
-    both = CriticOnProcesses.with_own_trunk(two, policy, OWN_TRUNK, seed=0, threads=1)
+    both = two.make("critic", policy, OWN_TRUNK, seed=0, threads=1)
     expected, found = one.update(batch, OWN_TRUNK, seed=1), both.update(batch, OWN_TRUNK, seed=1)
     share = "value_clip_fraction"  # a count of values beyond a bound: rounding moves one that lies at it
     assert found == pytest.approx({**expected, share: found[share]}, rel=1e-4)
@@ -204,7 +203,7 @@ def test_a_critic_with_its_own_trunk_goes_from_two_processes_to_one_and_back(
     alone = Critic.restore(tmp_path / "both", threads=1)
     alone.update(batch, OWN_TRUNK, seed=2)
     alone.save(tmp_path / "alone")
-    again = CriticOnProcesses.restore(two, tmp_path / "alone", threads=1)
+    again = two.make("critic.restore", tmp_path / "alone", threads=1)
     for critic in (one, again):
         for seed in (2, 3) if critic is one else (3,):
             critic.update(batch, OWN_TRUNK, seed=seed)
@@ -213,22 +212,22 @@ def test_a_critic_with_its_own_trunk_goes_from_two_processes_to_one_and_back(
 
 
 def test_they_listen_on_the_loopback_address_alone(make_policy: MakePolicy, two: LearnerProcesses) -> None:
-    LearnerOnProcesses(two, make_policy(0), threads=1).log_probabilities(two_turn_sequences(), 1.0, 40)
+    two.make("learner", make_policy(0), threads=1).log_probabilities(two_turn_sequences(), 1.0, 40)
     for process in two.process_ids:
         for socket in psutil.Process(process).net_connections():
             assert socket.laddr.ip in ("127.0.0.1", "::ffff:127.0.0.1", "::1")
 
 
 def test_an_error_of_all_is_raised_as_it_is_and_they_go_on(make_policy: MakePolicy, two: LearnerProcesses) -> None:
-    learner = LearnerOnProcesses(two, make_policy(0), threads=1)
+    learner = two.make("learner", make_policy(0), threads=1)
     with pytest.raises(MismatchError, match="TW-engine-mismatch"):
         learner.update(a_batch(), SETTINGS.changed(maximum_mismatch=1e-9))
-    assert two.alive and LearnerOnProcesses(two, make_policy(0), threads=1).steps == 0
+    assert two.alive and two.make("learner", make_policy(0), threads=1).steps == 0
 
 
 def test_a_process_that_hangs_ends_all_with_one_sentence(make_policy: MakePolicy, two: LearnerProcesses) -> None:
     """One that dies does, too: tests/tasks/update/test_update_on_processes.py, with the processes that are there."""
-    learner, ids = LearnerOnProcesses(two, make_policy(0), threads=1), two.process_ids
+    learner, ids = two.make("learner", make_policy(0), threads=1), two.process_ids
     os.kill(ids[1], signal.SIGSTOP)
     with pytest.raises(LearnerLost, match=r"(?s)\b0\b.*TW-learner-lost"):
         learner.update(a_batch(), SETTINGS)

@@ -19,7 +19,6 @@ from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import LearnerLost
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
-from turnwise.policy.learner.processes import LearnerOnProcesses
 from turnwise.policy.model import WEIGHTS_FILE
 from turnwise.store import Reference, default_store
 
@@ -63,7 +62,7 @@ def test_a_policy_goes_from_two_processes_to_one_and_back(small: Small) -> None:
 def test_a_process_that_dies_ends_all_with_one_sentence(small: Small) -> None:
     """Those of the test above, as long as they live: it takes seconds to start others."""
     two = MODELS.learner_processes(small.experiment.compute.model_copy(update={"learner_processes": 2}))
-    learner, ids = LearnerOnProcesses(two, default_store().folder(small.policy), threads=1), two.process_ids
+    learner, ids = two.make("learner", default_store().folder(small.policy), threads=1), two.process_ids
     os.kill(ids[1], signal.SIGKILL)
     sequences = [TokenSequence((3, 4, 5, 6), (-1, -1, 0, 0), (0.0,) * 4)] * 2
     with pytest.raises(LearnerLost, match=r"(?s)\b1\b.*SIGKILL.*TW-learner-lost"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.schema import CriticSection
@@ -29,7 +31,11 @@ def load_learner(
     """
     from turnwise.policy.learner.learner import OPTIMIZER_FILE
 
-    learner = _loaded(folder, parameters, (folder / OPTIMIZER_FILE).exists(), name, base, processes)
+    learner: Learner
+    if (folder / OPTIMIZER_FILE).exists():
+        learner = _make("learner.restore", parameters, processes)(folder, base=base)
+    else:
+        learner = _make("learner", parameters, processes)(folder, name=name)
     if parameters.with_critic:
         learner.add_critic(folder)
     return learner
@@ -39,42 +45,14 @@ def load_frozen_policy(
     folder: Path, parameters: LearnerParameters, processes: LearnerProcesses | None = None
 ) -> Learner:
     """A policy for log-probabilities alone: the folder holds all its weights."""
-    return _loaded(folder, parameters, restored=False, processes=processes)
-
-
-def _loaded(
-    folder: Path,
-    parameters: LearnerParameters,
-    restored: bool,
-    name: str = "",
-    base: Path | None = None,
-    processes: LearnerProcesses | None = None,
-) -> Learner:
-    compute, model = parameters.compute, parameters.model
-    if processes is not None:
-        from turnwise.policy.learner.processes import LearnerOnProcesses
-
-        threads = compute.learner_threads
-        return cast("Learner", LearnerOnProcesses(processes, folder, threads=threads, model=model, restored=restored))
-    from turnwise.policy.learner.learner import Learner
-
-    device, threads = compute.device, compute.learner_threads
-    if restored:
-        return Learner.restore(folder, device=device, threads=threads, model=model, base=base)
-    return Learner(folder, device=device, threads=threads, model=model, name=name)
+    learner: Learner = _make("learner", parameters, processes)(folder)
+    return learner
 
 
 def load_critic(folder: Path, parameters: LearnerParameters, processes: LearnerProcesses | None = None) -> Critic:
     """The critic with a trunk of its own that was saved in a folder, with its optimizer's state."""
-    compute, model = parameters.compute, parameters.model
-    if processes is not None:
-        from turnwise.policy.learner.processes import CriticOnProcesses
-
-        held = CriticOnProcesses.restore(processes, folder, threads=compute.learner_threads, model=model)
-        return cast("Critic", held)
-    from turnwise.policy.critic.critic import Critic
-
-    return Critic.restore(folder, device=compute.device, threads=compute.learner_threads, model=model)
+    critic: Critic = _make("critic.restore", parameters, processes)(folder)
+    return critic
 
 
 def new_critic(
@@ -85,14 +63,25 @@ def new_critic(
     processes: LearnerProcesses | None = None,
 ) -> Critic:
     """A critic with a trunk of its own and no training, of the architecture of the policy in a folder."""
-    compute, model = parameters.compute, parameters.model
-    if processes is not None:
-        from turnwise.policy.learner.processes import CriticOnProcesses
+    critic: Critic = _make("critic", parameters, processes)(policy, section, seed=seed)
+    return critic
 
-        threads = compute.learner_threads
-        held = CriticOnProcesses.with_own_trunk(processes, policy, section, seed=seed, threads=threads, model=model)
-        return cast("Critic", held)
+
+def makers() -> Mapping[str, Callable[..., Any]]:
+    """What makes learners and critics, by the name under which processes are asked for them."""
     from turnwise.policy.critic.critic import Critic
+    from turnwise.policy.learner.learner import Learner
 
-    threads, device = compute.learner_threads, compute.device
-    return Critic.with_own_trunk(policy, section, seed=seed, threads=threads, device=device, model=model)
+    return {
+        "learner": Learner,
+        "learner.restore": Learner.restore,
+        "critic": Critic.with_own_trunk,
+        "critic.restore": Critic.restore,
+    }
+
+
+def _make(path: str, parameters: LearnerParameters, processes: LearnerProcesses | None) -> Callable[..., Any]:
+    """One of `makers`, of this process or of these, with what is to compute."""
+    made = makers()[path] if processes is None else partial(processes.make, path)
+    compute = parameters.compute
+    return partial(made, device=compute.device, threads=compute.learner_threads, model=parameters.model)

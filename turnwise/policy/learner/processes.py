@@ -27,8 +27,6 @@ from typing import Any
 import torch.distributed
 
 from turnwise.child_process import GOES_ON, ChildProcess, ProcessGroup
-from turnwise.config.model_settings import PLAIN, ModelSettings
-from turnwise.config.schema import CriticSection
 from turnwise.errors import LearnerLost, TurnwiseError
 from turnwise.policy.learner.distillation import Teacher
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -74,11 +72,13 @@ class LearnerProcesses(ProcessGroup):
         for rank in range(size):
             children.append(ChildProcess("turnwise.policy.learner.worker", rank, *rest, environment=environment))
 
-    def make(self, path: str, *arguments: Any, **named: Any) -> Held:
-        """Have all of them make an object, see `LearnerRequest`."""
+    def make(self, path: str, *arguments: Any, **named: Any) -> Any:
+        """Have all of them make a learner or a critic, see `LearnerRequest`; what is returned stands for it."""
         number = next(self._numbers)
         self._ask_all(number, path, arguments, named)
-        return Held(number)
+        made = (LearnerOnProcesses if path.startswith("learner") else OnProcesses)(self, str(number))
+        weakref.finalize(made, self.forget, number)
+        return made
 
     def call(self, path: str, *arguments: Any, **named: Any) -> Any:
         """Have all of them call a method, and return its result, the first one's.
@@ -88,9 +88,9 @@ class LearnerProcesses(ProcessGroup):
         """
         return self._ask_all(None, path, arguments, named)
 
-    def forget(self, held: Held) -> None:
+    def forget(self, number: int) -> None:
         """Have them forget an object the next time that they are asked for anything."""
-        self._forgotten.append(held.number)
+        self._forgotten.append(number)
 
     def _ask_all(self, makes: int | None, path: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         forgotten, self._forgotten = tuple(self._forgotten), []
@@ -126,7 +126,7 @@ def _timed_out(error: BaseException) -> bool:
     )
 
 
-class _OnProcesses:
+class OnProcesses:
     """Stands for a learner or a critic that several processes hold: its methods are called in each of them."""
 
     def __init__(self, processes: LearnerProcesses, path: str) -> None:
@@ -140,54 +140,17 @@ class _OnProcesses:
         return self.processes.call(f"{self._path}.{name}", *arguments, **named)
 
 
-class CriticOnProcesses(_OnProcesses):
-    """A critic that several processes hold, with the methods of `turnwise.policy.critic.critic.Critic`."""
-
-    @classmethod
-    def with_own_trunk(
-        cls, processes: LearnerProcesses, policy: Path, settings: CriticSection, *, seed: int, **loading: Any
-    ) -> CriticOnProcesses:
-        """As `Critic.with_own_trunk`."""
-        return cls._holding(processes, processes.make("critic", policy, settings, seed=seed, **loading))
-
-    @classmethod
-    def restore(cls, processes: LearnerProcesses, folder: Path, **loading: Any) -> CriticOnProcesses:
-        """As `Critic.restore`."""
-        return cls._holding(processes, processes.make("critic.restore", folder, **loading))
-
-    @classmethod
-    def _holding(cls, processes: LearnerProcesses, held: Held) -> CriticOnProcesses:
-        critic = cls(processes, str(held.number))
-        weakref.finalize(critic, processes.forget, held)
-        return critic
-
-
-class LearnerOnProcesses(_OnProcesses):
+class LearnerOnProcesses(OnProcesses):
     """A learner that several processes hold, with the methods of `turnwise.policy.learner.learner.Learner`."""
 
     model: None = None
     """Each process holds a slice of it."""
-
-    def __init__(
-        self,
-        processes: LearnerProcesses,
-        policy: Path,
-        *,
-        threads: int,
-        model: ModelSettings = PLAIN,
-        restored: bool = False,
-    ) -> None:
-        """Load `policy`; with `restored` as `Learner.restore` does."""
-        path = "learner.restore" if restored else "learner"
-        self._held = processes.make(path, policy, threads=threads, model=model)
-        super().__init__(processes, str(self._held.number))
-        self.critic: CriticOnProcesses | None = None
-        weakref.finalize(self, processes.forget, self._held)
+    critic: OnProcesses | None = None
 
     def add_critic(self, policy: Path) -> None:
         """As `Learner.add_critic`."""
         self._call("add_critic", policy)
-        self.critic = CriticOnProcesses(self.processes, f"{self._path}.critic")
+        self.critic = OnProcesses(self.processes, f"{self._path}.critic")
 
     @property
     def steps(self) -> int:
@@ -203,6 +166,6 @@ class LearnerOnProcesses(_OnProcesses):
         teacher: Teacher | None = None,
     ) -> dict[str, float]:
         """As `Learner.update`; a `sampler` must be held by the same processes."""
-        held = None if sampler is None else sampler._held
+        held = None if sampler is None else Held(int(sampler._path))
         metrics: dict[str, float] = self._call("update", batch, settings, held, teacher)
         return metrics

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from datetime import timedelta
 from functools import reduce
 from typing import Any
@@ -14,8 +13,7 @@ import torch.distributed as distributed
 from torch.distributed.device_mesh import init_device_mesh
 
 from turnwise.child_process import ParentProcess
-from turnwise.policy.critic.critic import Critic
-from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.loading import makers
 from turnwise.policy.learner.processes import Held, LearnerRequest
 from turnwise.policy.sharding import Peers
 
@@ -27,15 +25,9 @@ BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 class _Objects:
     """The learners and critics that this process holds a slice of, by number."""
 
-    def __init__(self, peers: Peers, device: str) -> None:
+    def __init__(self, peers: Peers) -> None:
         self._held: dict[int, Any] = {}
-        self._makers: dict[str, Callable[..., Any]] = {
-            "learner": Learner,
-            "learner.restore": Learner.restore,
-            "critic": Critic.with_own_trunk,
-            "critic.restore": Critic.restore,
-        }
-        self._where: dict[str, Any] = {"peers": peers, "device": device}
+        self._makers, self._peers = makers(), peers
 
     def answer(self, request: LearnerRequest) -> Any:
         """Do what is requested; the result of a method."""
@@ -43,7 +35,7 @@ class _Objects:
             del self._held[number]
         arguments = [self._held[each.number] if isinstance(each, Held) else each for each in request.arguments]
         if request.makes is not None:
-            self._held[request.makes] = self._makers[request.path](*arguments, **request.named, **self._where)
+            self._held[request.makes] = self._makers[request.path](*arguments, **request.named, peers=self._peers)
             return None
         held, *names = request.path.split(".")
         attribute = reduce(getattr, names, self._held[int(held)])
@@ -63,5 +55,5 @@ def main(parent: ParentProcess, rank: int, size: int, rendezvous: str, device: s
     distributed.init_process_group(
         BACKENDS[device], store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds)
     )
-    parent.answer(_Objects(Peers(rank, size, init_device_mesh(device, (size,))), device).answer)
+    parent.answer(_Objects(Peers(rank, size, init_device_mesh(device, (size,)))).answer)
     os._exit(0)  # the others may be gone already: nothing is left to be agreed on with them
