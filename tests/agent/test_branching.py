@@ -15,9 +15,7 @@ from turnwise.world import Task
 
 def trajectory(group: int, *lengths: int) -> Trajectory:
     """Replies of these many tokens."""
-    turns = tuple(
-        Turn("seen", (1, 2), "said", (3,) * length, (-1.0,) * length, "", (), None, True, {}) for length in lengths
-    )
+    turns = tuple(Turn("seen", (1, 2), "said", (3,) * length, (-1.0,) * length) for length in lengths)
     return Trajectory(Task("w", "t", "train", 0), group, 0, turns, Ending.FAILURE, "end")
 
 

@@ -22,23 +22,9 @@ LESSON = Ask(TurnKind.REFLECT, 12, "Write in one thought, without an action, wha
 
 def turn(kind: TurnKind = TurnKind.ACT, **changes: Any) -> Turn:
     """A turn that went well, unless `changes` say otherwise."""
-    acted = ("up",) if kind is TurnKind.ACT else ()
-    return Turn(
-        **{
-            "observation": "",
-            "observation_tokens": (),
-            "reply": "",
-            "reply_tokens": (),
-            "log_probabilities": (),
-            "thought": "",
-            "actions": acted,
-            "invalid": None,
-            "effective": kind is TurnKind.ACT,
-            "rewards": {},
-            "kind": kind,
-            **changes,
-        }
-    )
+    acted = kind is TurnKind.ACT
+    went_well = {"actions": ("up",) if acted else (), "effective": acted}
+    return Turn("", (), "", (), (), kind=kind, **{**went_well, **changes})
 
 
 WELL, PLANNED, LEARNED, SUMMED = turn(), turn(TurnKind.PLAN), turn(TurnKind.REFLECT), turn(TurnKind.SUMMARY)

@@ -12,7 +12,7 @@ from turnwise.world import Task
 
 
 def of_lengths(*lengths: int) -> Trajectory:
-    turns = tuple(Turn("", (1,), "", (1,) * length, (-1.0,) * length, "", (), None, False, {}) for length in lengths)
+    turns = tuple(Turn("", (1,), "", (1,) * length, (-1.0,) * length) for length in lengths)
     return Trajectory(Task("hill", "a", "test", 0), 0, 0, turns, Ending.FAILURE, "")
 
 

@@ -68,7 +68,7 @@ def test_a_batch_of_trajectories_has_its_named_rewards_by_level() -> None:
     from turnwise.world import Task
 
     def turn(attempt: int, **rewards: float) -> Turn:
-        return Turn("", (1,), "", (1,), (-1.0,), "", (), None, False, rewards, attempt=attempt)
+        return Turn("", (1,), "", (1,), (-1.0,), rewards=rewards, attempt=attempt)
 
     sections = {
         "call": RewardSection(level="turn", weight=0.5),

@@ -11,7 +11,7 @@ from turnwise.world import Task
 
 
 def played(task: str, ending: Ending, score: float = 0.0) -> Trajectory:
-    turn = Turn("", (), "", (1,), (0.0,), "", (), None, True, {"score": score})
+    turn = Turn("", (), "", (1,), (0.0,), rewards={"score": score})
     return Trajectory(Task("hill", task, "train", 0), 0, 0, (turn,), ending, "")
 
 

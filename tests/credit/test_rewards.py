@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from stage_samples import trajectory, turn
 
 from turnwise.config.schema import RewardSection
 from turnwise.credit.batch import anchors, weighted_rewards
-from turnwise.data.trajectory import Ending, Trajectory, Turn, TurnKind, trajectory_arrays
-from turnwise.world import Task
-
-
-def turn(rewards: Mapping[str, float], metrics: Mapping[str, float] | None = None, reply_tokens: int = 3) -> Turn:
-    return Turn(
-        observation="",
-        observation_tokens=(7, 7, 7, 7, 7),
-        reply="",
-        reply_tokens=(1,) * reply_tokens,
-        log_probabilities=(-1.0,) * reply_tokens,
-        thought="",
-        actions=(),
-        invalid=None,
-        effective=False,
-        rewards=rewards,
-        metrics=metrics or {},
-    )
-
-
-def trajectory(name: str, turns: Sequence[Turn], ending: Ending = Ending.FAILURE, replica: int = 0) -> Trajectory:
-    return Trajectory(Task("hill", name, "test", 0), 0, replica, tuple(turns), ending, "")
+from turnwise.data.trajectory import Ending, Trajectory, TurnKind, trajectory_arrays
 
 
 def weighted(played: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[list[float], float]:
@@ -42,16 +22,16 @@ def weighted(played: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[
 
 def test_anchors_are_the_states_of_acting_turns_where_the_world_names_all_of_them() -> None:
     here, planned = replace(turn({}), state="here"), replace(turn({}), kind=TurnKind.PLAN)
-    assert anchors(trajectory_arrays([trajectory("a", [planned, here]), trajectory("b", [here])])) == [
+    assert anchors(trajectory_arrays([trajectory(0, 0, [planned, here]), trajectory(0, 0, [here])])) == [
         [None, "here"],
         ["here"],
     ]
-    assert anchors(trajectory_arrays([trajectory("a", [here, turn({})])])) is None
+    assert anchors(trajectory_arrays([trajectory(0, 0, [here, turn({})])])) is None
 
 
 def test_a_reward_counts_where_its_level_places_it_with_its_weight() -> None:
     played = trajectory(
-        "a", [turn({"tool": 1.0, "exact": 0.0}), turn({"tool": 0.5, "penalty": 1.0}), turn({"exact": 1.0})]
+        0, 0, [turn({"tool": 1.0, "exact": 0.0}), turn({"tool": 0.5, "penalty": 1.0}), turn({"exact": 1.0})]
     )
     tool, exact = RewardSection(level="turn", weight=0.5), RewardSection(level="outcome", weight=2.0)
     penalty = RewardSection(level="turn", weight=-0.25)
@@ -79,7 +59,7 @@ def test_arrays_give_to_the_bit_what_adding_up_turn_by_turn_gives(
 ) -> None:
     played = [
         replace(
-            trajectory("a", [replace(turn(rewards), attempt=attempt) for rewards, attempt in turns]),
+            trajectory(0, 0, [replace(turn(rewards), attempt=attempt) for rewards, attempt in turns]),
             earlier_endings=(Ending.FAILURE,),
         )
         for turns in episodes
@@ -93,12 +73,12 @@ def test_arrays_give_to_the_bit_what_adding_up_turn_by_turn_gives(
 
 
 def test_a_reward_that_is_not_configured_counts_nowhere() -> None:
-    played = trajectory("a", [turn({"tool": 1.0}), turn({"exact": 1.0})])
+    played = trajectory(0, 0, [turn({"tool": 1.0}), turn({"exact": 1.0})])
     assert weighted(played, {}) == ([0, 0], 0)
     assert weighted(played, {"absent": RewardSection(level="outcome", weight=1.0)}) == ([0, 0], 0.0)
 
 
 def test_a_metric_is_reported_and_never_rewarded() -> None:
-    played = trajectory("a", [turn({}, {"searches": 3.0})])
+    played = trajectory(0, 0, [turn({}, metrics={"searches": 3.0})])
     for level in ("turn", "outcome"):
         assert weighted(played, {"searches": RewardSection(level=level, weight=1.0)}) == ([0.0], 0.0)

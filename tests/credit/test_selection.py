@@ -52,7 +52,7 @@ def test_a_pair_has_a_deviation() -> None:
 
 def of_group(group: int, *trained: bool) -> Trajectory:
     """A trajectory whose replies are trained, or frozen."""
-    turns = [Turn("seen", (7,), "said", (9,), (-1.0,), "", (), None, True, {}, trained=each) for each in trained]
+    turns = [Turn("seen", (7,), "said", (9,), (-1.0,), trained=each) for each in trained]
     return Trajectory(Task("w", f"w/{group}", "train", group), group, 0, tuple(turns), Ending.FAILURE, "")
 
 

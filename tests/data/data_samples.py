@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -60,21 +61,9 @@ trajectories = st.builds(
 )
 
 
-def turn(observation: Sequence[int], reply: Sequence[int], **changes: object) -> Turn:
-    fields: dict[str, object] = {
-        "observation": "seen",
-        "observation_tokens": tuple(observation),
-        "reply": "said",
-        "reply_tokens": tuple(reply),
-        "log_probabilities": tuple(-float(token) / 8 for token in reply),
-        "thought": "",
-        "actions": ("up",),
-        "invalid": None,
-        "effective": True,
-        "rewards": {},
-        **changes,
-    }
-    return Turn(**fields)  # type: ignore[arg-type]
+def turn(observation: Sequence[int], reply: Sequence[int], **changes: Any) -> Turn:
+    log_probabilities = tuple(-float(token) / 8 for token in reply)
+    return Turn("seen", tuple(observation), "said", tuple(reply), log_probabilities, **{"actions": ("up",), **changes})
 
 
 TASK = Task("hill", "hill/train/7", "train", 7, {"hops": 2, "kind": "Zürich"})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from stage_samples import turn
 
 from envs.search import Search
 from turnwise.config.agent import Agent
@@ -22,22 +23,6 @@ from turnwise.data.trajectory import Ending, Trajectory, Turn, TurnKind
 from turnwise.world import Column, Task
 
 
-def turn(rewards: Mapping[str, float], metrics: Mapping[str, float] | None = None, reply_tokens: int = 3) -> Turn:
-    return Turn(
-        observation="",
-        observation_tokens=(7, 7, 7, 7, 7),
-        reply="",
-        reply_tokens=(1,) * reply_tokens,
-        log_probabilities=(-1.0,) * reply_tokens,
-        thought="",
-        actions=(),
-        invalid=None,
-        effective=False,
-        rewards=rewards,
-        metrics=metrics or {},
-    )
-
-
 def trajectory(name: str, turns: Sequence[Turn], ending: Ending = Ending.FAILURE, replica: int = 0) -> Trajectory:
     return Trajectory(Task("hill", name, "test", 0), 0, replica, tuple(turns), ending, "")
 
@@ -45,11 +30,15 @@ def trajectory(name: str, turns: Sequence[Turn], ending: Ending = Ending.FAILURE
 # Task a, twice: two searches, one of them failed, then right; one search, and cut off. Task b, once: no search, wrong.
 FIRST = trajectory(
     "a",
-    [turn({"tool": 1.0}, {"searches": 1.0}, 4), turn({}, {"searches": 1.0, "failed": 1.0}, 6), turn({"exact": 1.0})],
+    [
+        turn({"tool": 1.0}, 4, metrics={"searches": 1.0}),
+        turn({}, 6, metrics={"searches": 1.0, "failed": 1.0}),
+        turn({"exact": 1.0}),
+    ],
     Ending.SUCCESS,
 )
-SECOND = trajectory("a", [turn({"tool": 1.0}, {"searches": 1.0}, 2)], Ending.TURN_LIMIT, replica=1)
-THIRD = trajectory("b", [turn({"exact": 0.5}, reply_tokens=5)], Ending.FAILURE)
+SECOND = trajectory("a", [turn({"tool": 1.0}, 2, metrics={"searches": 1.0})], Ending.TURN_LIMIT, replica=1)
+THIRD = trajectory("b", [turn({"exact": 0.5}, 5)], Ending.FAILURE)
 TASK_SET = [FIRST, SECOND, THIRD]
 
 
@@ -156,7 +145,7 @@ def test_the_shares_of_the_endings_count_lost_episodes_and_sum_to_one() -> None:
 
 
 def test_turns_are_those_that_act_and_the_others_are_counted_by_kind() -> None:
-    planned = replace(turn({}, {}, 5), kind=TurnKind.PLAN)
+    planned = replace(turn({}, 5, metrics={}), kind=TurnKind.PLAN)
     with_plan = trajectory("a", [planned, turn({}), turn({})])
     means = episode_means([with_plan, FIRST])
     assert means["turns"] == 5 / 2 and means["turns/plan"] == 1 / 2

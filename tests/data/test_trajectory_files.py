@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +14,7 @@ from data_samples import TASK, TWO_TURNS, trajectories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, Turn, trajectory_arrays
+from turnwise.data.trajectory import Ending, LostEpisode, Trajectory, trajectory_arrays
 from turnwise.data.trajectory_files import (
     GREEDY,
     LOST_FILE,
@@ -66,23 +67,16 @@ def test_the_arrays_that_are_read_are_those_of_what_was_written(written: list[Tr
 @given(st.lists(trajectories, max_size=4))
 def test_equal_trajectories_have_equal_bytes_in_whatever_order_rewards_were_emitted(written: list[Trajectory]) -> None:
     reordered = [
-        Trajectory(
-            each.task,
-            each.group,
-            each.replica,
-            tuple(
-                Turn(
-                    **{
-                        **turn.__dict__,
-                        "rewards": dict(reversed(turn.rewards.items())),  # type: ignore[call-overload]
-                        "metrics": dict(reversed(turn.metrics.items())),  # type: ignore[call-overload]
-                    }
+        replace(
+            each,
+            turns=tuple(
+                replace(
+                    turn,
+                    rewards=dict(reversed(turn.rewards.items())),  # type: ignore[call-overload]
+                    metrics=dict(reversed(turn.metrics.items())),  # type: ignore[call-overload]
                 )
                 for turn in each.turns
             ),
-            each.ending,
-            each.final_observation,
-            each.earlier_endings,
         )
         for each in written
     ]

@@ -23,7 +23,7 @@ REWARDS = {
 
 def episode(task: int, **rewards: float) -> Trajectory:
     name = f"hill/validation/{task}"
-    turn = Turn("", (1,), "", (2,), (-0.5,), "", (), None, True, rewards)
+    turn = Turn("", (1,), "", (2,), (-0.5,), rewards=rewards)
     ending = Ending.SUCCESS if rewards.get("goal") else Ending.FAILURE
     return Trajectory(Task("hill", name, "validation", task), task, 0, (turn,), ending, "")
 

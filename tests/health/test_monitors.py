@@ -26,19 +26,7 @@ TASK = Task("hill", "hill/train/0", "train", 0)
 
 
 def turn(*tokens: int, log_probability: float = -0.5, invalid: str | None = None, trained: bool = True) -> Turn:
-    return Turn(
-        observation="",
-        observation_tokens=(1,),
-        reply="",
-        reply_tokens=tokens,
-        log_probabilities=(log_probability,) * len(tokens),
-        thought="",
-        actions=(),
-        invalid=invalid,
-        effective=True,
-        rewards={},
-        trained=trained,
-    )
+    return Turn("", (1,), "", tokens, (log_probability,) * len(tokens), invalid=invalid, trained=trained)
 
 
 def trajectory(group: int, *turns: Turn, success: bool = False) -> Trajectory:
@@ -160,7 +148,7 @@ def test_a_thought_ends_with_the_token_that_completes_it() -> None:
     texts = {1: "<think>", 2: "go", 3: "ing", 4: "</think>", END: ""}
 
     def length(thought: str, *tokens: int) -> int:
-        reply = Turn("", (), "", tokens, (0.0,) * len(tokens), thought, (), None, True, {})
+        reply = Turn("", (), "", tokens, (0.0,) * len(tokens), thought)
         return thought_length(reply, lambda chosen: "".join(texts[token] for token in chosen))
 
     assert length("going", 1, 2, 3, 4, END) == 3

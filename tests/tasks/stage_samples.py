@@ -49,20 +49,12 @@ def tiny(**settings: object) -> Experiment:
     )
 
 
-def turn(rewards: Mapping[str, float] | None = None, tokens: int = 3, log_probability: float = -1.0) -> Turn:
+def turn(
+    rewards: Mapping[str, float] | None = None, tokens: int = 3, log_probability: float = -1.0, **named: Any
+) -> Turn:
     """A turn with a reply of so many tokens after an observation of two."""
-    return Turn(
-        observation="seen",
-        observation_tokens=(7, 7),
-        reply="said",
-        reply_tokens=(9,) * tokens,
-        log_probabilities=(log_probability,) * tokens,
-        thought="",
-        actions=("Left",),
-        invalid=None,
-        effective=True,
-        rewards=rewards or {},
-    )
+    reply, log_probabilities = (9,) * tokens, (log_probability,) * tokens
+    return Turn("seen", (7, 7), "said", reply, log_probabilities, actions=("Left",), rewards=rewards or {}, **named)
 
 
 def trajectory(

@@ -24,7 +24,7 @@ THOUGHT_TOKENS = len(FRAME.reply(FORM.write_thought("go up"))) - 1  # without th
 
 def turn(reply: str, reward: float, *, invalid: str | None = None) -> Turn:
     tokens = FRAME.reply(reply)
-    return Turn("", (), reply, tokens, (-1.0,) * len(tokens), "", (), invalid, True, {"goal": reward})
+    return Turn("", (), reply, tokens, (-1.0,) * len(tokens), invalid=invalid, rewards={"goal": reward})
 
 
 def credited(thought: ThoughtCredit) -> list[list[float]]:

@@ -27,8 +27,6 @@ def trajectory(replica: int = 0) -> Trajectory:
         log_probabilities=(-0.5, -0.25),
         thought="look",
         actions=("search[Chad]",),
-        invalid=None,
-        effective=True,
         rewards={"tool_execution": 0.2},
     )
     answer = Turn(
@@ -39,8 +37,6 @@ def trajectory(replica: int = 0) -> Trajectory:
         log_probabilities=(-0.5, -0.5, -0.5),
         thought="read",
         actions=("answer[N'Djamena]",),
-        invalid=None,
-        effective=True,
         rewards={"exact_match": 1.0, "format": 0.5},
     )
     task = Task("search", "capital/TD", "validation", 7, {"hops": 1})

@@ -181,10 +181,7 @@ class RecordedEpisode:
                     reply=call.text,
                     reply_tokens=call.reply.tokens,
                     log_probabilities=call.reply.log_probabilities,
-                    thought="",
                     actions=(call.text,),
-                    invalid=None,
-                    effective=True,
                     rewards=rewards,
                     opens_segment=number > 0 and not goes_on,
                 )

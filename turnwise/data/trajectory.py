@@ -82,14 +82,14 @@ class Turn:
     log_probabilities: tuple[float, ...]
     """Behaviour log-probability of each reply token, in nats, under the distribution it was sampled from (temperature
     included)."""
-    thought: str
-    actions: tuple[str, ...]
+    thought: str = ""
+    actions: tuple[str, ...] = ()
     """The parsed actions that were played, in the world's grammar; empty when the reply could not be parsed."""
-    invalid: str | None
+    invalid: str | None = None
     """Why the reply could not be parsed as actions, or None."""
-    effective: bool
+    effective: bool = True
     """Whether an action of this turn changed the world's state."""
-    rewards: Mapping[str, float]
+    rewards: Mapping[str, float] = field(default_factory=dict)
     """Raw rewards by name, summed over the turn's actions; the configuration gives weights and levels."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     state: str | None = None
