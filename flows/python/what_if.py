@@ -18,7 +18,6 @@ from turnwise.records.what_if import (
     most_different,
     of_turns,
     other_experiment,
-    rewards_of,
     side_by_side,
 )
 from turnwise.reporting.data.episodes import Wanted
@@ -65,7 +64,7 @@ def what_if(
     recredited: Recredited = run_flow(credit_again, source, number, recorded, other, remake, quiet)
     advantages = recredited.advantages()
     played = list(in_training(source, Wanted(), [number]))
-    rewards = {name: rewards_of(each) for name, each in recredited.experiments.items()}
+    rewards = {name: each.rewards for name, each in recredited.experiments.items()}
     chosen = most_different(advantages, [each.sample.trajectory.group for each in played], shown)
     report = WhatIf(
         title=f"What if: {source.name}, iteration {number}",

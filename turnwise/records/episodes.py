@@ -22,7 +22,6 @@ from turnwise.results.cells import WARM_START
 from turnwise.results.report_data import Sample
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
-from turnwise.world import Reward
 
 
 def evaluated(run: RecordedRun) -> list[int]:
@@ -196,14 +195,7 @@ def _evaluation(
 
 def _sample(run: RecordedRun, trajectory: Trajectory, credited: TrajectoryAdvantages | None) -> Sample:
     rewards = {name: RewardSection(**values) for name, values in run.artifacts.experiment["rewards"].items()}
-    lengths = [len(turn.reply_tokens) for turn in trajectory.turns]
-    return Sample(
-        label=run.name,
-        trajectory=trajectory,
-        advantages=None if credited is None else credited.turns,
-        rewards={name: Reward("", section.level, section.weight) for name, section in rewards.items()},
-        token_advantages=None if credited is None else credited.by_turn(lengths),
-    )
+    return Sample(run.name, trajectory, None, {}).with_credit(credited, rewards)
 
 
 @cache

@@ -5,7 +5,6 @@ Rollouts that another system has written are credited as they are.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +34,6 @@ from turnwise.store import default_store
 from turnwise.suggestions import unknown
 from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.state import changed
-from turnwise.world import Reward
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,11 +172,6 @@ def of_turns(advantages: Mapping[int, TrajectoryAdvantages]) -> dict[int, list[f
     return {index: each.turns for index, each in advantages.items()}
 
 
-def rewards_of(experiment: Experiment) -> dict[str, Reward]:
-    """The level and the weight of each reward, for a page."""
-    return {name: Reward("", section.level, section.weight) for name, section in experiment.rewards.items()}
-
-
 def differences(experiments: Mapping[str, Experiment]) -> list[ChangedSetting]:
     """The keys whose values differ between configurations."""
     values = {name: dict(_flat(each.model_dump(mode="json"))) for name, each in experiments.items()}
@@ -191,24 +184,13 @@ def differences(experiments: Mapping[str, Experiment]) -> list[ChangedSetting]:
 
 
 def side_by_side(
-    samples: Mapping[int, Sample], advantages: Advantages, rewards: Mapping[str, Mapping[str, Reward]]
+    samples: Mapping[int, Sample], advantages: Advantages, rewards: Mapping[str, Mapping[str, RewardSection]]
 ) -> list[Compared]:
     """Each of these trajectories with the advantages of every rule, by its index in the rollout."""
-    compared: list[Compared] = []
-    for index, sample in samples.items():
-        by_rule = {}
-        for name, of_rule in advantages.items():
-            credited = of_rule.get(index)
-            by_rule[name] = dataclasses.replace(
-                sample,
-                advantages=None if credited is None else credited.turns,
-                token_advantages=None
-                if credited is None
-                else credited.by_turn([len(turn.reply_tokens) for turn in sample.trajectory.turns]),
-                rewards=dict(rewards[name]),
-            )
-        compared.append(by_rule)
-    return compared
+    return [
+        {name: sample.with_credit(of_rule.get(index), rewards[name]) for name, of_rule in advantages.items()}
+        for index, sample in samples.items()
+    ]
 
 
 def most_different(advantages: Advantages, groups: Sequence[int], limit: int) -> list[int]:
@@ -296,8 +278,7 @@ def credit_rollouts(
         ],
         left_out=left_out,
     )
-    of_file = {name: Reward("", each.level, each.weight) for name, each in sections.items()}
-    rewards = {name: of_file for name in advantages}  # noqa: C420
+    rewards = dict.fromkeys(advantages, sections)
     samples = {
         index: Sample(f"episode {each.replica + 1}", each, None, {}) for index, each in enumerate(imported.trajectories)
     }

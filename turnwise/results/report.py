@@ -35,7 +35,7 @@ from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, j
 from turnwise.statistics.curves import Points
 from turnwise.statistics.until_decided import Looks, with_looks, worth_having
 from turnwise.store import Reference, default_store
-from turnwise.world import Column, Reward, World, make_world
+from turnwise.world import Column, World, make_world
 
 if TYPE_CHECKING:
     from turnwise.health.alarms import AlarmRecord
@@ -245,7 +245,6 @@ class Compared:
 
     def _samples(self, spelling: Spelling, opened: Opener) -> Iterator[Sample]:
         """Best and worst trajectory of one group, from the first and the last batch of each variant's first run."""
-        rewards = {name: Reward("", section.level, section.weight) for name, section in self.parameters.rewards.items()}
         first_runs: dict[str, RunHistory] = {}
         for run in self.histories:
             first_runs.setdefault(run.variant, run)
@@ -256,10 +255,9 @@ class Compared:
                 advantages = {index: credit.turns for index, credit in credited.items()}
                 for name, index in _contrast(trajectories, advantages).items():
                     label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"
-                    turns = trajectories[index].turns
-                    spelt = [spelling(turn.reply_tokens) for turn in turns]
-                    tokens = credited[index].by_turn([len(turn.reply_tokens) for turn in turns])
-                    yield Sample(label, trajectories[index], advantages[index], rewards, tokens, spelt)
+                    spelt = [spelling(turn.reply_tokens) for turn in trajectories[index].turns]
+                    shown = Sample(label, trajectories[index], None, {}, spelling=spelt)
+                    yield shown.with_credit(credited[index], self.parameters.rewards)
 
     def _lost_shares(self) -> dict[str, float]:
         """By policy, the share (0 to 1) of its test episodes that was lost: sampled or greedy, whichever lost more."""

@@ -15,7 +15,8 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from turnwise.config.schema import Section
+from turnwise.config.schema import RewardSection, Section
+from turnwise.data.arrays import TrajectoryAdvantages
 from turnwise.data.trajectory import Trajectory
 from turnwise.results.outcomes import Outcomes, VariantWork
 from turnwise.statistics import Interval, Judgement
@@ -127,6 +128,16 @@ class Sample:
                 raise ValueError(
                     f"sample {self.label!r} must have one {name} per reply token of each turn; found {found}"
                 )
+
+    def with_credit(self, credited: TrajectoryAdvantages | None, rewards: Mapping[str, RewardSection]) -> Sample:
+        """The sample with its advantages by a rule, None where that leaves it out, and the rewards that count in it."""
+        lengths = [len(turn.reply_tokens) for turn in self.trajectory.turns]
+        return dataclasses.replace(
+            self,
+            advantages=None if credited is None else credited.turns,
+            token_advantages=None if credited is None else credited.by_turn(lengths),
+            rewards={name: Reward("", section.level, section.weight) for name, section in rewards.items()},
+        )
 
     def weighted(self, values: Mapping[str, float], level: Literal["turn", "outcome"]) -> float:
         """The weighted sum of one turn's raw rewards `values` at one level: sum of value times weight."""
