@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.statistics import (
-    average_at_k,
     mean_pass_at_k,
     pass_at_k,
     wilson,
@@ -34,20 +33,12 @@ def test_pass_at_k_is_the_share_of_subsets_that_hold_a_success(outcomes, data):
     assert pass_at_k(sum(outcomes), len(outcomes), k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
 
 
-def test_average_at_k_worked_by_hand():
-    # 3/4, 0/4, 4/4
-    assert average_at_k([3, 0, 4], 4) == pytest.approx(7 / 12)
-    assert average_at_k([3, 0, 4], 4) == pytest.approx(mean_pass_at_k([3, 0, 4], [4, 4, 4], 1))
-
-
 def test_counts_that_cannot_be_are_refused():
     for successes, samples, k in [(5, 4, 1), (-1, 4, 1), (2, 4, 5), (2, 4, 0)]:
         with pytest.raises(ValueError, match=r"must lie between|needs 1 <= k"):
             pass_at_k(successes, samples, k)
     with pytest.raises(ValueError, match="found 3 of 2"):
         wilson(3, 2)
-    with pytest.raises(ValueError, match="found 3 of 2"):
-        average_at_k([1, 3], 2)
 
 
 def episodes(task: str, *endings: Ending) -> list[Trajectory]:

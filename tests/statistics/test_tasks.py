@@ -18,7 +18,7 @@ def test_the_bootstrap_over_tasks_covers_the_truth_at_its_level():
     for draw in range(600):
         difficulty = random.beta(2.0, 2.0, size=60)
         values = random.binomial(4, difficulty) / 4
-        interval = bootstrap_over_tasks(values, seed=draw, resamples=500)
+        interval = bootstrap_over_tasks(values, seed=draw)
         covered.append(interval.low <= 0.5 <= interval.high)
     assert abs(np.mean(covered) - 0.95) < 0.036
 
@@ -31,11 +31,10 @@ def test_the_bootstrap_is_a_function_of_its_seed():
 
 def test_the_bootstrap_of_two_values_worked_by_hand():
     # Resamples of {0, 1} have the mean 0, 1/2 or 1 with probability 1/4, 1/2, 1/4: the 2.5 % quantile is 0, the 97.5 %
-    # one is 1, and the central 20 % all lie at 1/2.
-    wide, narrow = bootstrap_over_tasks([0, 1], seed=1), bootstrap_over_tasks([0, 1], seed=1, level=0.2)
-    assert (wide.value, wide.low, wide.high) == (0.5, 0.0, 1.0)
-    assert (narrow.low, narrow.high) == (0.5, 0.5)
-    assert (wide.over, wide.count, wide.method) == ("tasks", 2, "percentile bootstrap")
+    # one is 1.
+    found = bootstrap_over_tasks([0, 1], seed=1)
+    assert (found.value, found.low, found.high) == (0.5, 0.0, 1.0)
+    assert (found.over, found.count, found.method) == ("tasks", 2, "percentile bootstrap")
 
 
 def test_one_task_has_no_interval():

@@ -10,7 +10,7 @@ it are written here, and the tests hold them against it. scipy.special is import
 """
 
 from turnwise.statistics.interval import Interval
-from turnwise.statistics.pass_at_k import average_at_k, mean_pass_at_k, pass_at_k
+from turnwise.statistics.pass_at_k import mean_pass_at_k, pass_at_k
 from turnwise.statistics.results import ReferencePoints, Results
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
 from turnwise.statistics.tasks import bootstrap_over_tasks, over_tasks, wilson
@@ -23,7 +23,6 @@ __all__ = [
     "ReferencePoints",
     "Results",
     "VariantResult",
-    "average_at_k",
     "bootstrap_over_tasks",
     "interquartile_mean_over_seeds",
     "judge",

@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+LEVEL = 0.95
+"""The confidence level of intervals and verdicts."""
 Unit = Literal["tasks", "seeds", "seeds and tasks"]
 Method = Literal[
     "percentile bootstrap",
@@ -37,7 +39,7 @@ class Interval:
     """The source of variation: how the value would differ with other tasks, with other seeds, or with both."""
     count: int
     """Number of tasks or seeds; the number of seeds where both vary."""
-    level: float = 0.95
+    level: float = LEVEL
     method: Method | None = None
     """The method that gave the bounds; None where there are none."""
     sample: tuple[float, ...] = ()

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from turnwise.statistics.interval import Interval, Method, finite, rounding_of
+from turnwise.statistics.interval import LEVEL, Interval, Method, finite, rounding_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Difference:
     """The standard error of the difference, with its degrees of freedom; None where there is no interval."""
 
 
-def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: float = 0.95) -> Difference:
+def difference(first: np.ndarray, second: np.ndarray, *, paired: bool) -> Difference:
     """The mean of `first` minus that of `second`, over seeds and tasks.
 
     Args:
@@ -46,7 +46,6 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
         second: [seeds, tasks] with the same tasks in the same order. When `paired`, [1, tasks] is one fixed policy,
             such as the warm start, for all seeds.
         paired: whether row i of both has the same seed.
-        level: the confidence level of the interval.
 
     Raises:
         ValueError: the tables do not fit each other, or hold a number that is not finite.
@@ -55,30 +54,28 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
     count = len(first) if paired else min(len(first), len(second))
     value = float(first.mean() - second.mean())
     of_seeds = tuple(float(each) for each in (first - second).mean(axis=1)) if paired else ()
-    found = Interval(value, None, None, "seeds and tasks", count, level, None, of_seeds)
+    found = Interval(value, None, None, "seeds and tasks", count, sample=of_seeds)
     if count == 1:
         return Difference(found, None)
     spread = two_way_spread(first - second) if paired else two_sample_spread(first, second)
     return _with_bounds(found, spread, rounding_of(first, second), "Student's t, two-way")
 
 
-def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Difference:
+def difference_of_runs(first: Sequence[float], second: Sequence[float]) -> Difference:
     """The mean of `first` minus that of `second` where they were tested on different tasks.
 
     By Welch's test on one number per run, over seeds alone.
     """
     sides = one, other = finite(first, "seeds"), finite(second, "seeds")
     count = min(len(one), len(other))
-    found = Interval(float(one.mean() - other.mean()), None, None, "seeds", count, level)
+    found = Interval(float(one.mean() - other.mean()), None, None, "seeds", count)
     if count == 1:
         return Difference(found, None)
     spread = _combined([_run_variance(side) for side in sides], _Part(np.zeros(()), 1), [])
     return _with_bounds(found, spread, rounding_of(*sides), "Student's t")
 
 
-def difference_of_policies(
-    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, level: float = 0.95
-) -> Difference:
+def difference_of_policies(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> Difference:
     """The mean of `first` minus that of `second`, one number per task, for two policies as they are.
 
     By the paired t test over tasks: how the two would differ on other tasks of the kind. It says nothing of the methods
@@ -87,7 +84,7 @@ def difference_of_policies(
     one, other = finite(first, "tasks"), finite(second, "tasks")
     if len(one) != len(other):
         raise ValueError(f"both policies must have a number for each task; found {len(one)} and {len(other)}")
-    found = Interval(float(one.mean() - other.mean()), None, None, "tasks", len(one), level)
+    found = Interval(float(one.mean() - other.mean()), None, None, "tasks", len(one))
     if len(one) == 1:
         return Difference(found, None)
     spread = _combined([], _task_variance(one - other), [])
@@ -101,7 +98,7 @@ def _with_bounds(found: Interval, spread: Spread, rounding: float, method: Metho
     error, freedom = float(spread.error), float(spread.freedom)
     if error <= rounding:
         return Difference(found, 1.0 if abs(found.value) <= rounding else None)
-    half = float(special.stdtrit(freedom, (1 + found.level) / 2)) * error
+    half = float(special.stdtrit(freedom, (1 + LEVEL) / 2)) * error
     interval = replace(found, low=found.value - half, high=found.value + half, method=method)
     return Difference(interval, float(2 * special.stdtr(freedom, -abs(found.value) / error)), spread)
 

@@ -1,4 +1,4 @@
-"""pass@k and avg@k: success over several attempts at a task; with them, the metrics of an evaluation."""
+"""pass@k: success over several attempts at a task; with it, the metrics of an evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def pass_at_k(successes: int, samples: int, k: int) -> float:
     The unbiased estimator of Chen et al. 2021 (arXiv 2107.03374, equation 1): 1 - C(n - c, k) / C(n, k).
     Raises ValueError unless 1 <= k <= samples and 0 <= successes <= samples.
     """
-    _check_counts(successes, samples)
+    if not (samples >= 1 and 0 <= successes <= samples):
+        raise ValueError(f"successes must lie between 0 and the number of samples; found {successes} of {samples}")
     if not 1 <= k <= samples:
         raise ValueError(f"pass@k needs 1 <= k <= samples of every task; found k={k}, samples={samples}")
     return 1.0 - math.comb(samples - successes, k) / math.comb(samples, k)
@@ -23,14 +24,9 @@ def pass_at_k(successes: int, samples: int, k: int) -> float:
 
 def mean_pass_at_k(successes: Sequence[int], samples: Sequence[int], k: int) -> float:
     """pass@k averaged over tasks: `successes[i]` of `samples[i]` for task i, every task with at least k samples."""
-    return _mean([pass_at_k(*counts, k) for counts in zip(successes, samples, strict=True)])
-
-
-def average_at_k(successes: Sequence[int], k: int) -> float:
-    """avg@k: the share of successes among k samples of a task, averaged over tasks. `successes[i]` of k for task i."""
-    for count in successes:
-        _check_counts(count, k)
-    return _mean([count / k for count in successes])
+    if not successes:
+        raise ValueError("a mean over tasks needs one task at least; found none")
+    return sum(pass_at_k(*counts, k) for counts in zip(successes, samples, strict=True)) / len(successes)
 
 
 def evaluation_metrics(
@@ -49,14 +45,3 @@ def evaluation_metrics(
     for k in (2**power for power in range(1, 7) if 2**power <= min(samples, default=0)):
         metrics[f"pass@{k}"] = mean_pass_at_k(successes, samples, k)
     return metrics
-
-
-def _mean(values: Sequence[float]) -> float:
-    if not values:
-        raise ValueError("a mean over tasks needs one task at least; found none")
-    return sum(values) / len(values)
-
-
-def _check_counts(successes: int, samples: int) -> None:
-    if not (samples >= 1 and 0 <= successes <= samples):
-        raise ValueError(f"successes must lie between 0 and the number of samples; found {successes} of {samples}")

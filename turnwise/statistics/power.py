@@ -43,48 +43,46 @@ def power_of_test(difference: float, error: float, freedom: float, level: float)
     return float(1 - special.nctdtr(freedom, difference / error, bound))
 
 
-def seeds_to_decide(
-    difference: float, deviation: float, level: float, wanted: float = POWER, beside: float = 0.0
-) -> int | None:
-    """The fewest seeds with which `difference` is found with probability `wanted`; None if `MOST_SEEDS` are too few.
+def seeds_to_decide(difference: float, deviation: float, level: float, beside: float = 0.0) -> int | None:
+    """The fewest seeds with which `difference` is found with probability `POWER`; None if `MOST_SEEDS` are too few.
 
     `beside` is the standard error that no seed lowers.
     """
     fewest, most = 2, 2
-    while power(difference, deviation, most, level, beside) < wanted:
+    while power(difference, deviation, most, level, beside) < POWER:
         if most >= MOST_SEEDS:
             return None
         fewest, most = most, min(2 * most, MOST_SEEDS)
     while fewest < most:
         middle = (fewest + most) // 2
-        if power(difference, deviation, middle, level, beside) < wanted:
+        if power(difference, deviation, middle, level, beside) < POWER:
             fewest = middle + 1
         else:
             most = middle
     return most
 
 
-def smallest_decided(deviation: float, seeds: int, level: float, wanted: float = POWER) -> float:
-    """The smallest difference that `seeds` find with probability `wanted`, in the unit of `deviation`."""
-    return smallest_found(deviation / math.sqrt(seeds), seeds - 1, level, wanted)
+def smallest_decided(deviation: float, seeds: int, level: float) -> float:
+    """The smallest difference that `seeds` find with probability `POWER`, in the unit of `deviation`."""
+    return smallest_found(deviation / math.sqrt(seeds), seeds - 1, level)
 
 
-def smallest_found(error: float, freedom: float, level: float, wanted: float = POWER) -> float:
-    """The smallest difference that a t test with this standard error finds with probability `wanted`, in its unit."""
+def smallest_found(error: float, freedom: float, level: float) -> float:
+    """The smallest difference that a t test with this standard error finds with probability `POWER`, in its unit."""
     from scipy import optimize
 
     largest = error
-    while power_of_test(largest, error, freedom, level) < wanted:
+    while power_of_test(largest, error, freedom, level) < POWER:
         largest *= 2
-    return float(optimize.brentq(lambda each: power_of_test(each, error, freedom, level) - wanted, 0.0, largest))
+    return float(optimize.brentq(lambda each: power_of_test(each, error, freedom, level) - POWER, 0.0, largest))
 
 
-def seeds_to_correlate(correlation: float, level: float, wanted: float = POWER) -> int | None:
-    """The fewest pairs that find a correlation with probability `wanted`; None if `MOST_SEEDS` are too few."""
+def seeds_to_correlate(correlation: float, level: float) -> int | None:
+    """The fewest pairs that find a correlation with probability `POWER`; None if `MOST_SEEDS` are too few."""
     from scipy import special
 
     size = abs(math.atanh(correlation))
-    quantiles = float(special.ndtri(1 - level / 2) + special.ndtri(wanted))
+    quantiles = float(special.ndtri(1 - level / 2) + special.ndtri(POWER))
     if size * math.sqrt(MOST_SEEDS - 3) < quantiles:
         return None
     return math.ceil(3 + (quantiles / size) ** 2)

@@ -29,14 +29,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.statistics.interval import Interval, Method, finite, mean
+from turnwise.statistics.interval import LEVEL, Interval, Method, finite, mean
 
 CUT = 0.25
 """The share of the runs that the interquartile mean leaves out at either end."""
 
 
 def student_over_seeds(
-    values: Sequence[float], *, level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)
+    values: Sequence[float], *, level: float = LEVEL, within: tuple[float, float] = (-math.inf, math.inf)
 ) -> Interval:
     """The mean over seeds with Student's t interval.
 
@@ -49,7 +49,7 @@ def student_over_seeds(
 
 
 def interquartile_mean_over_seeds(
-    values: Sequence[float], *, level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)
+    values: Sequence[float], *, within: tuple[float, float] = (-math.inf, math.inf)
 ) -> Interval:
     """The interquartile mean over seeds with Student's t interval; arguments as for `student_over_seeds`.
 
@@ -58,10 +58,10 @@ def interquartile_mean_over_seeds(
     sample = finite(values, "seeds")
     cut = int(CUT * len(sample))
     middle = float(np.sort(sample)[cut : len(sample) - cut].mean())
-    return _interval(sample, middle, interquartile_mean_error(sample), level, within, "Student's t, interquartile mean")
+    return _interval(sample, middle, interquartile_mean_error(sample), LEVEL, within, "Student's t, interquartile mean")
 
 
-def performance_profile(scores: np.ndarray, thresholds: Sequence[float], *, level: float = 0.95) -> list[Interval]:
+def performance_profile(scores: np.ndarray, thresholds: Sequence[float]) -> list[Interval]:
     """The share of scores above each threshold, with its interval over seeds.
 
     `scores`: [seeds, tasks], with at least one task. For the profile of the runs' means give them as a single column.
@@ -69,10 +69,7 @@ def performance_profile(scores: np.ndarray, thresholds: Sequence[float], *, leve
     """
     if scores.ndim != 2 or 0 in scores.shape or not np.isfinite(scores).all():
         raise ValueError(f"scores must be a table [seeds, tasks] of finite numbers; found one of shape {scores.shape}")
-    return [
-        student_over_seeds((scores > threshold).mean(axis=1), level=level, within=(0.0, 1.0))
-        for threshold in thresholds
-    ]
+    return [student_over_seeds((scores > threshold).mean(axis=1), within=(0.0, 1.0)) for threshold in thresholds]
 
 
 def mean_error(samples: np.ndarray) -> np.ndarray:

@@ -12,7 +12,9 @@ from statistics import NormalDist
 import numpy as np
 
 from turnwise.seeding import generator
-from turnwise.statistics.interval import Interval, Unit, finite, mean
+from turnwise.statistics.interval import LEVEL, Interval, Unit, finite, mean
+
+RESAMPLES = 2000
 
 
 def over_tasks(values: Sequence[float], *, seed: int, proportion: bool) -> Interval:
@@ -27,7 +29,7 @@ def over_tasks(values: Sequence[float], *, seed: int, proportion: bool) -> Inter
     return bootstrap_over_tasks(values, seed=seed)
 
 
-def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int = 2000, level: float = 0.95) -> Interval:
+def bootstrap_over_tasks(values: Sequence[float], *, seed: int) -> Interval:
     """The mean over tasks with a percentile bootstrap interval (Efron 1979).
 
     `values` holds one mean per task: replicas of a task are averaged before. One task, or tasks that are all equal,
@@ -36,17 +38,17 @@ def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int =
     """
     sample = finite(values, "tasks")
     if (sample == sample[0]).all():
-        return Interval(mean(sample), None, None, "tasks", len(sample), level)
+        return Interval(mean(sample), None, None, "tasks", len(sample))
     random, batch = generator(seed, "bootstrap"), max(1, 1_000_000 // len(sample))
     means = [
-        sample[random.integers(len(sample), size=(min(batch, resamples - done), len(sample)))].mean(axis=1)
-        for done in range(0, resamples, batch)
+        sample[random.integers(len(sample), size=(min(batch, RESAMPLES - done), len(sample)))].mean(axis=1)
+        for done in range(0, RESAMPLES, batch)
     ]
-    low, high = map(float, np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2]))
-    return Interval(mean(sample), low, high, "tasks", len(sample), level, "percentile bootstrap")
+    low, high = map(float, np.quantile(np.concatenate(means), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    return Interval(mean(sample), low, high, "tasks", len(sample), method="percentile bootstrap")
 
 
-def wilson(successes: int, count: int, *, level: float = 0.95, over: Unit = "tasks") -> Interval:
+def wilson(successes: int, count: int, *, over: Unit = "tasks") -> Interval:
     """A proportion over tasks, `successes` of `count`, with Wilson's score interval (Wilson 1927, in Newcombe's form).
 
     (k + z^2/2 +- z sqrt(k (n - k) / n + z^2/4)) / (n + z^2)
@@ -56,8 +58,8 @@ def wilson(successes: int, count: int, *, level: float = 0.95, over: Unit = "tas
     """
     if not (count >= 1 and 0 <= successes <= count):
         raise ValueError(f"successes must lie between 0 and count, count be 1 at least; found {successes} of {count}")
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
     half = z * math.sqrt(successes * (count - successes) / count + z**2 / 4)
     low = 0.0 if successes == 0 else (successes + z**2 / 2 - half) / (count + z**2)
     high = 1.0 if successes == count else (successes + z**2 / 2 + half) / (count + z**2)
-    return Interval(successes / count, low, high, over, count, level, "Wilson")
+    return Interval(successes / count, low, high, over, count, method="Wilson")

@@ -29,7 +29,7 @@ from typing import Literal
 import numpy as np
 
 from turnwise.config.schema import SeedsUntil
-from turnwise.statistics.interval import Interval
+from turnwise.statistics.interval import LEVEL, Interval
 from turnwise.statistics.pairs import Difference, difference
 from turnwise.statistics.power import seeds_to_decide
 from turnwise.statistics.results import Results, common_tasks
@@ -129,17 +129,17 @@ class _Watched:
         """The sequential p of the looks so far."""
         return sequential_p(p_values, self._looks, self._looks[-1])
 
-    def comparison(self, level: float) -> Comparison | None:
+    def comparison(self) -> Comparison | None:
         """The comparison as it stood at its last look, before any correction; None before the first."""
         if self._found is None:
             return None
         made = (
-            compare(self.first, self._sides[0], self.second, self._sides[1], level=level)
+            compare(self.first, self._sides[0], self.second, self._sides[1])
             if len(self._sides) == 2
-            else gain_over(self.first, self._sides[0], self._warm_start, level)
+            else gain_over(self.first, self._sides[0], self._warm_start)
         )
         assert made is not None, "a difference was found"
-        nominal = nominal_levels(tuple(self._looks), self._looks[-1], 1 - level)[self._looks.index(self.seeds)]
+        nominal = nominal_levels(tuple(self._looks), self._looks[-1], 1 - LEVEL)[self._looks.index(self.seeds)]
         return replace(made, difference=_repeated(self._found, nominal), p=self.sequential(self.of_difference))
 
     def further(self, worth: float, level: float) -> int | None:
@@ -166,7 +166,6 @@ class Looks:
         rule: SeedsUntil,
         *,
         worth: float = 0.0,
-        level: float = 0.95,
     ) -> None:
         """Look at the runs so far by a rule, from its first look on.
 
@@ -175,7 +174,7 @@ class Looks:
         """
         self.wanted: list[tuple[str, int]] = []
         """Variant and seed of the runs that the next look needs, seed by seed; empty where the race is over."""
-        self._rule, self._worth, self._level = rule, worth, level
+        self._rule, self._worth = rule, worth
         looks = looks_until(rule.first, rule.step, rule.at_most)
         gains = [
             _Watched(name, WARM_START, rule.compare != "pairs", looks, warm_starts[name])
@@ -193,10 +192,10 @@ class Looks:
         settled = [
             SettledComparison(
                 *(each.first, each.second, decision, each.seeds),
-                each.further(self._worth, (1 - self._level) / len(family)) if decision == "open" else None,
+                each.further(self._worth, (1 - LEVEL) / len(family)) if decision == "open" else None,
             )
             for family in (self._gains, self._pairs)
-            for each, decision in zip(family, _decisions(family, self._level), strict=True)
+            for each, decision in zip(family, _decisions(family), strict=True)
             if each.counts and each.seeds
         ]
         return SeedRace(self._rule.at_most, self._worth, settled)
@@ -221,12 +220,12 @@ class Looks:
             if not each.ended and {each.first, each.second} <= made:
                 each.look(place, runs, self._worth)
         for family in (self._gains, self._pairs):
-            for each, decision in zip(family, _decisions(family, self._level), strict=True):
+            for each, decision in zip(family, _decisions(family), strict=True):
                 each.ended = decision != "open"
 
     def _corrected(self, family: Sequence[_Watched]) -> list[Comparison]:
-        made = [each.comparison(self._level) for each in family]
-        return corrected_by_holm([each for each in made if each is not None], self._level)
+        made = [each.comparison() for each in family]
+        return corrected_by_holm([each for each in made if each is not None])
 
 
 def with_looks(judgement: Judgement, looks: Looks) -> Judgement:
@@ -248,7 +247,7 @@ def with_looks(judgement: Judgement, looks: Looks) -> Judgement:
 def _difference(sides: Sequence[Results], warm_start: Results | None) -> Difference | None:
     """The difference of two variants, or of one and the warm start; None where these have too few tasks in common."""
     if len(sides) == 2:
-        return compared(sides[0], sides[1], 0.95, False)[0]
+        return compared(sides[0], sides[1], False)[0]
     tasks = [] if warm_start is None else common_tasks(sides[0], warm_start)
     if warm_start is None or len(tasks) < 2:
         return None
@@ -272,15 +271,15 @@ def _p_of_worth(found: Difference, worth: float) -> float:
     return min(1.0, 2 * equivalence_p(found.interval.value, error, freedom, worth))
 
 
-def _decisions(family: Sequence[_Watched], level: float) -> list[Decision]:
+def _decisions(family: Sequence[_Watched]) -> list[Decision]:
     """What the looks so far say of each comparison of a family."""
     of_difference = holm([each.sequential(each.of_difference) for each in family])
     # One side alone can err, at half the level of both.
     of_worth = holm([each.sequential(each.of_worth) / 2 for each in family])
 
     def decision(p: float | None, p_of_worth: float | None) -> Decision:
-        if p is not None and p < 1 - level:
+        if p is not None and p < 1 - LEVEL:
             return "decided"
-        return "ruled out" if p_of_worth is not None and p_of_worth < 1 - level else "open"
+        return "ruled out" if p_of_worth is not None and p_of_worth < 1 - LEVEL else "open"
 
     return [decision(*each) for each in zip(of_difference, of_worth, strict=True)]

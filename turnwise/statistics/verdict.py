@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from turnwise.statistics.curves import Points, Reached, area, reached
-from turnwise.statistics.interval import Interval
+from turnwise.statistics.interval import LEVEL, Interval
 from turnwise.statistics.pairs import Difference, difference, difference_of_policies, difference_of_runs
 from turnwise.statistics.power import smallest_found
 from turnwise.statistics.results import ReferencePoints, Results, common_tasks, normalised
@@ -125,7 +125,6 @@ def judge(
     curves: Mapping[str, Sequence[Points]] | None = None,
     stated: float = 0.8,
     share: bool = True,
-    level: float = 0.95,
     policies: bool = False,
 ) -> Judgement:
     """Compare every variant with its warm start, and every pair of variants.
@@ -138,29 +137,27 @@ def judge(
     """
     within = SHARE if share else (float("-inf"), float("inf"))
     framed = {name: (frames or {}).get(name, ReferencePoints()) for name in variants}
-    tried = [gain_over(name, variants[name], frame.warm_start, level) for name, frame in framed.items()]
-    gains = corrected_by_holm([gain for gain in tried if gain is not None], level)
+    tried = [gain_over(name, variants[name], frame.warm_start) for name, frame in framed.items()]
+    gains = corrected_by_holm([gain for gain in tried if gain is not None])
     gain_of = {gain.first: gain for gain in gains}
     standings = []
     profiles: dict[str, list[tuple[float, Interval]]] = {}
     for name, found in variants.items():
         frame = framed[name]
         if share:
-            above = performance_profile(found.table(found.tasks), THRESHOLDS, level=level)
+            above = performance_profile(found.table(found.tasks), THRESHOLDS)
             profiles[name] = list(zip(THRESHOLDS, above, strict=True))
         means = list(found.means.values())
         if policies:
             only = list(found.table(found.tasks).mean(axis=0))
             mean = over_tasks(only, seed=0, proportion=share)
         else:
-            mean = student_over_seeds(means, level=level, within=within)
+            mean = student_over_seeds(means, within=within)
         standings.append(
             VariantResult(
                 name=name,
                 mean=mean,
-                interquartile_mean=(
-                    None if policies else interquartile_mean_over_seeds(means, level=level, within=within)
-                ),
+                interquartile_mean=(None if policies else interquartile_mean_over_seeds(means, within=within)),
                 normalised=(
                     None
                     if frame.random is None or frame.oracle is None
@@ -170,33 +167,31 @@ def judge(
             )
         )
     found_pairs = [
-        compare(one, variants[one], other, variants[other], level=level, policies=policies)
+        compare(one, variants[one], other, variants[other], policies=policies)
         for one, other in itertools.combinations(variants, 2)
     ]
-    pairs = corrected_by_holm(found_pairs, level)
+    pairs = corrected_by_holm(found_pairs)
     return Judgement(
         measure=measure,
         standings=standings,
         pairs=pairs,
-        level=level,
-        notes=_notes(gains, pairs, level),
-        learning=[_learning(name, of_runs, stated, level, within) for name, of_runs in (curves or {}).items()],
+        level=LEVEL,
+        notes=_notes(gains, pairs),
+        learning=[_learning(name, of_runs, stated, within) for name, of_runs in (curves or {}).items()],
         profiles=profiles,
     )
 
 
-def compare(
-    first: str, of_first: Results, second: str, of_second: Results, *, level: float = 0.95, policies: bool = False
-) -> Comparison:
+def compare(first: str, of_first: Results, second: str, of_second: Results, *, policies: bool = False) -> Comparison:
     """The comparison of one pair, run by run where both have the same seeds, before any correction.
 
     Where they have fewer than two tasks in common, the means of runs are compared, and the difference is over seeds
     alone. `policies`: each is one policy, and the difference is over tasks.
     """
-    found, paired, means = compared(of_first, of_second, level, policies)
+    found, paired, means = compared(of_first, of_second, policies)
     several = min(map(len, means)) > 1
     return replace(
-        _comparison(first, second, found, paired, level),
+        _comparison(first, second, found, paired),
         effect=effect_size(*means),
         improvement=probability_of_improvement(*means) if several else None,
         exact=exact_p(*means, paired=paired) if several else None,
@@ -210,12 +205,12 @@ def smallest_decidable(first: Results, second: Results, *, significance: float, 
     From the spread that the results show (`turnwise.statistics.power`). None where that cannot be estimated, as with
     one seed. `significance` is the level of the test, after any correction.
     """
-    spread = compared(first, second, 1 - significance, policies)[0].spread
+    spread = compared(first, second, policies)[0].spread
     return None if spread is None else smallest_found(float(spread.error), float(spread.freedom), significance)
 
 
 def compared(
-    first: Results, second: Results, level: float, policies: bool
+    first: Results, second: Results, policies: bool
 ) -> tuple[Difference, bool, tuple[list[float], list[float]]]:
     """The difference, whether it is by pairs of runs, and the means of the runs of both."""
     tasks = common_tasks(first, second)
@@ -223,15 +218,15 @@ def compared(
     paired = seeds == sorted(second.runs) and len(tasks) > 1
     if len(tasks) < 2:
         means = (list(first.means.values()), list(second.means.values()))
-        return difference_of_runs(*means, level=level), False, means
+        return difference_of_runs(*means), False, means
     one, other = first.table(tasks, seeds), second.table(tasks, seeds if paired else None)
     means = (one.mean(axis=1).tolist(), other.mean(axis=1).tolist())
     if policies:
-        return difference_of_policies(one.mean(axis=0), other.mean(axis=0), level=level), True, means
-    return difference(one, other, paired=paired, level=level), paired, means
+        return difference_of_policies(one.mean(axis=0), other.mean(axis=0)), True, means
+    return difference(one, other, paired=paired), paired, means
 
 
-def gain_over(name: str, found: Results, warm_start: Results | None, level: float) -> Comparison | None:
+def gain_over(name: str, found: Results, warm_start: Results | None) -> Comparison | None:
     """The comparison of a variant with its warm start, before any correction.
 
     The warm start is the same policy for every seed, so only the variant's own runs vary. None without a warm start, or
@@ -240,52 +235,48 @@ def gain_over(name: str, found: Results, warm_start: Results | None, level: floa
     tasks = [] if warm_start is None else common_tasks(found, warm_start)
     if warm_start is None or len(tasks) < 2:
         return None
-    compared = difference(found.table(tasks), warm_start.table(tasks), paired=True, level=level)
-    return _comparison(name, "warm start", compared, True, level)
+    compared = difference(found.table(tasks), warm_start.table(tasks), paired=True)
+    return _comparison(name, "warm start", compared, True)
 
 
-def _learning(
-    name: str, of_runs: Sequence[Points], stated: float, level: float, within: tuple[float, float]
-) -> Learning:
+def _learning(name: str, of_runs: Sequence[Points], stated: float, within: tuple[float, float]) -> Learning:
     areas = [found for found in map(area, of_runs) if found is not None]
-    return Learning(
-        name, student_over_seeds(areas, level=level, within=within) if areas else None, reached(of_runs, stated)
-    )
+    return Learning(name, student_over_seeds(areas, within=within) if areas else None, reached(of_runs, stated))
 
 
-def _comparison(first: str, second: str, found: Difference, paired: bool, level: float) -> Comparison:
-    return Comparison(first, second, found.interval, found.p, found.p, _verdict(found.interval, found.p, level), paired)
+def _comparison(first: str, second: str, found: Difference, paired: bool) -> Comparison:
+    return Comparison(first, second, found.interval, found.p, found.p, _verdict(found.interval, found.p), paired)
 
 
-def corrected_by_holm(family: Sequence[Comparison], level: float) -> list[Comparison]:
+def corrected_by_holm(family: Sequence[Comparison]) -> list[Comparison]:
     """A family of comparisons with p corrected by Holm's method, and the verdicts that follow from it."""
     corrected = holm([each.p for each in family])
     return [
-        replace(each, corrected=p, verdict=_verdict(each.difference, p, level))
+        replace(each, corrected=p, verdict=_verdict(each.difference, p))
         for each, p in zip(family, corrected, strict=True)
     ]
 
 
-def _verdict(found: Interval, p: float | None, level: float) -> Verdict:
+def _verdict(found: Interval, p: float | None) -> Verdict:
     if found.count == 1:
         return "one seed: not decided"
-    if p is None or p >= 1 - level:
+    if p is None or p >= 1 - LEVEL:
         return "not distinguishable"
     return "higher" if found.value > 0 else "lower"
 
 
-def _notes(gains: Sequence[Comparison], pairs: Sequence[Comparison], level: float) -> list[str]:
+def _notes(gains: Sequence[Comparison], pairs: Sequence[Comparison]) -> list[str]:
     notes = []
     for family, what in ((gains, "gains over the warm start"), (pairs, "pairs of variants")):
         made = sum(each.p is not None for each in family)
         if made > 1:
             notes.append(
                 f"The {made} {what} are corrected together by Holm's method: the chance that one or more is "
-                f"called different though all are alike is {100 * (1 - level):g} % at most, and about twice that with "
+                f"called different though all are alike is {100 * (1 - LEVEL):g} % at most, and about twice that with "
                 "three seeds (docs/science/coverage.md)."
             )
     smallest = sorted({each.smallest for each in pairs if each.smallest is not None})
-    if smallest and smallest[-1] >= 1 - level:
+    if smallest and smallest[-1] >= 1 - LEVEL:
         notes.append(
             f"With so few runs a test that assumes nothing cannot go below p = {smallest[-1]:.2g}; the verdicts assume "
             "that runs of a variant vary about their mean as Student's t does."
