@@ -307,6 +307,29 @@ def test_vllm_starts_beside_modules_whose_attributes_cannot_be_read(
         vars(sys.modules["flask"].request)
 
 
+IMPORTS_WHILE_IT_HOLDS_SOMETHING = """
+import weakref
+from turnwise.policy.engines.vllm_start import import_vllm
+
+class Model:
+    pass
+
+def warm_start():
+    model = Model()
+    import_vllm()
+    return weakref.ref(model)
+
+assert warm_start()() is None, "a frame that waited for the import is kept"
+"""
+
+
+@pytest.mark.engine
+def test_importing_vllm_keeps_nothing_of_those_who_wait_for_it() -> None:
+    command = [sys.executable, "-c", IMPORTS_WHILE_IT_HOLDS_SOMETHING]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[2])
+    assert finished.returncode == 0, finished.stderr
+
+
 def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
