@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stage_samples import Small, tiny
+from stage_samples import Small, rollout_parameters, tiny
 from traced_stages import traced
 
 from tasks.caching import all_dependencies
@@ -20,7 +20,7 @@ from tasks.prepare.materials import (
     task_set,
     tokenizer,
 )
-from tasks.rollout.rollout import RolloutParameters, rollout
+from tasks.rollout.rollout import rollout
 from turnwise.training_runs.state import TaskSetParameters, play_parameters
 from turnwise.world import SPLITS
 
@@ -47,18 +47,7 @@ def small_home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Small, Path]:
             PolicyParameters.of(chosen.policy, None, chosen.agent.context_tokens), tokenizer=made
         )
         sampled = rollout.fn(
-            RolloutParameters(
-                **dict(play_parameters(chosen)),
-                compute=chosen.compute,
-                scheme="independent",
-                prompts=2,
-                group_size=3,
-                temperature=1.0,
-                horizon=None,
-                seed=5,
-                iteration=1,
-                round=0,
-            ),
+            rollout_parameters(play_parameters(chosen), chosen.compute, group_size=3),
             policy=policy,
             tokenizer=made,
             task_set=task_sets["train"],

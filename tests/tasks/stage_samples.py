@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.agent.playing import PlayParameters
+from turnwise.config.model_settings import Compute
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories
 from turnwise.experiment import Experiment, load
@@ -47,6 +49,24 @@ def tiny(**settings: object) -> Experiment:
     return load(
         ROOT / "params.yaml", [TINY], {"policy.hidden": 32, "policy.layers": 1, "agent.context_tokens": 320, **settings}
     )
+
+
+def rollout_parameters(play: PlayParameters, compute: Compute, **changes: Any) -> RolloutParameters:
+    """Those of a small independent rollout, unless `changes` say otherwise."""
+    sampled = {"scheme": "independent", "prompts": 2, "group_size": 3, "temperature": 1.0, "horizon": None}
+    numbered = {"seed": 5, "iteration": 1, "round": 0}
+    return RolloutParameters(**{**dict(play), "compute": compute, **sampled, **numbered, **changes})
+
+
+def rolled_out(small: Small, policy: Reference | None = None, **changes: Any) -> Reference:
+    """A small rollout of the small policy, or of another one."""
+    made: Reference = rollout.fn(
+        rollout_parameters(small.play, **{"compute": small.experiment.compute, **changes}),
+        policy=policy or small.policy,
+        tokenizer=small.tokenizer,
+        task_set=small.task_sets["train"],
+    )
+    return made
 
 
 def turn(

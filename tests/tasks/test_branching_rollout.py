@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stage_samples import rollout_parameters
 
 from flows.prepare import prepare_materials, prepare_policy
 from flows.train import train
-from tasks.rollout.rollout import RolloutParameters, rollout
+from tasks.rollout.rollout import rollout
 from turnwise import seeding
 from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed
@@ -67,18 +68,14 @@ def rolled_out(prepared: Prepared, scheme: str) -> tuple[Reference, bool]:
 
     trees = {"rollout.trees": 2, "rollout.group_size": 2 * BRANCHES} if scheme == "tree" else {}
     chosen = experiment(**{"rollout.scheme": scheme, **trees})
-    parameters = RolloutParameters(
-        **dict(play_parameters(chosen)),
-        compute=chosen.compute,
+    parameters = rollout_parameters(
+        play_parameters(chosen),
+        chosen.compute,
         scheme=chosen.rollout.scheme,
         prompts=PROMPTS,
         group_size=chosen.rollout.group_size,
         branches=chosen.branches,
-        temperature=1.0,
-        horizon=None,
         seed=SEED,
-        iteration=1,
-        round=0,
     )
     with observing(Listener()):
         made = rollout(

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from stage_samples import rollout_parameters
 
 from tasks.caching import cache_key, recompute
 from tasks.prepare.imitation import ConversationParameters, conversations
 from tasks.prepare.materials import PolicyParameters, TokenizerParameters, initial_policy, tokenizer
-from tasks.rollout.rollout import RolloutParameters, rollout
+from tasks.rollout.rollout import rollout
 from turnwise.config.schema import WorldSection
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
@@ -44,18 +45,7 @@ def experiment(*settings: str) -> Experiment:
 
 
 def rollout_key(chosen: Experiment, world: WorldSection) -> str:
-    parameters = RolloutParameters(
-        **{**dict(play_parameters(chosen)), "world": world},
-        compute=chosen.compute,
-        scheme="independent",
-        prompts=2,
-        group_size=2,
-        temperature=1.0,
-        horizon=None,
-        seed=1,
-        iteration=1,
-        round=0,
-    )
+    parameters = rollout_parameters(play_parameters(chosen), chosen.compute, world=world)
     return cache_key(rollout, parameters, policy=NOTHING, tokenizer=NOTHING, task_set=NOTHING)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage_samples import Small
+from stage_samples import Small, rollout_parameters
 
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.prepare.materials import DemonstrationParameters, PolicyParameters, demonstrations, initial_policy
-from tasks.rollout.rollout import RolloutParameters, rollout
+from tasks.rollout.rollout import rollout
 from tests.policy.chat_template_samples import tokenizer_of
 from turnwise.agent.formats import NativeToolsFormat
 from turnwise.agent.playing import PlayParameters, instruction_of
@@ -70,18 +70,7 @@ def test_a_policy_is_shown_the_functions_and_is_told_by_the_user_that_its_replie
         PolicyParameters.of(small.experiment.policy, None, play.agent.context_tokens), tokenizer=published
     )
     sampled = rollout.fn(
-        RolloutParameters(
-            **dict(play),
-            compute=small.experiment.compute,
-            scheme="independent",
-            prompts=1,
-            group_size=2,
-            temperature=1.0,
-            horizon=None,
-            seed=5,
-            iteration=1,
-            round=0,
-        ),
+        rollout_parameters(play, small.experiment.compute, prompts=1),
         policy=policy,
         tokenizer=published,
         task_set=small.task_sets["train"],

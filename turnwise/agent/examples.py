@@ -11,13 +11,14 @@ This is few-shot prompting (Brown et al. 2020, arXiv 2005.14165); what differs i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from turnwise.config.schema import Section
 from turnwise.data.trajectory import Trajectory
 
 if TYPE_CHECKING:
+    from turnwise.data.conversations import ConversationExchange
     from turnwise.policy.tokenizer import ChatFrame
 
 
@@ -51,6 +52,21 @@ class WorkedExample(Section):
         )
 
 
+def tokens_of_exchanges(
+    frame: ChatFrame, instruction: str | None, exchanges: Iterable[ExampleTurn | ConversationExchange]
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The tokens of a conversation, exchange by exchange: those before the reply, and the reply's."""
+    reply: tuple[int, ...] | None = None
+    for each in exchanges:
+        before = (
+            frame.opening(instruction, each.observation)
+            if reply is None
+            else frame.continuation(each.observation, reply, answers_call=each.answers_call)
+        )
+        reply = frame.reply(each.reply)
+        yield before, reply
+
+
 class FrameWithExamples:
     """A conversation's frame whose opening holds worked examples between the instruction and the first observation."""
 
@@ -68,16 +84,8 @@ class FrameWithExamples:
         return (*tokens, *self._frame.continuation(observation, reply))
 
     def _rendered(self, system: str | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        tokens: list[int] = []
-        reply: tuple[int, ...] = ()
-        for turn in self._turns:
-            if tokens:
-                tokens += self._frame.continuation(turn.observation, reply, answers_call=turn.answers_call)
-            else:
-                tokens += self._frame.opening(system, turn.observation)
-            reply = self._frame.reply(turn.reply)
-            tokens += reply
-        return tuple(tokens), reply
+        pairs = list(tokens_of_exchanges(self._frame, system, self._turns))
+        return tuple(token for before, reply in pairs for token in (*before, *reply)), pairs[-1][1]
 
     def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
         """That of the frame."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from turnwise.agent.context import Ask, Context, make_context
+from turnwise.agent.examples import tokens_of_exchanges
 from turnwise.agent.formats import Format, make_format
 from turnwise.agent.playing import PlayParameters, conversation_frame, instruction_of, the_world
 from turnwise.agent.scripted import scripted_summary
@@ -16,7 +17,7 @@ from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.data.conversations import Conversation
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind, trajectory_arrays
 from turnwise.errors import ConfigurationError
-from turnwise.policy.function_frame import load_frame_of
+from turnwise.policy.function_frame import chat_frame
 from turnwise.policy.tokenizer import ChatFrame
 
 
@@ -114,7 +115,7 @@ def demonstration_sequences(
     """
     world, agent = the_world(parameters.world), parameters.agent
     form = make_format(agent.format, world)
-    frame = load_frame_of(tokenizer, form.functions)
+    frame = chat_frame(tokenizer, form.functions)
     instruction, shown_before = instruction_of(agent, world), conversation_frame(parameters, frame)
     replies = _longest_replies(agent)
     demonstrations = []
@@ -140,7 +141,7 @@ def conversation_sequences(
     where none fits.
     """
     form = make_format(parameters.agent.format, the_world(parameters.world))
-    frame = load_frame_of(tokenizer, form.functions)
+    frame = chat_frame(tokenizer, form.functions)
     sequences = [conversation_sequence(conversation, frame) for conversation in conversations]
     return SequenceBatch.of(_fitting(sequences, parameters.agent.context_tokens))
 
@@ -155,14 +156,8 @@ def conversation_sequence(conversation: Conversation, frame: ChatFrame) -> Token
     """Frame a conversation as the agent would: its replies are turns, everything else is observation."""
     tokens: list[int] = []
     turn_of_token: list[int] = []
-    reply: tuple[int, ...] = ()
-    for index, exchange in enumerate(conversation.exchanges):
-        text = exchange.observation
-        if index:
-            observation = frame.continuation(text, reply, answers_call=exchange.answers_call)
-        else:
-            observation = frame.opening(conversation.instruction, text)
-        reply = frame.reply(exchange.reply)
+    exchanges = tokens_of_exchanges(frame, conversation.instruction, conversation.exchanges)
+    for index, (observation, reply) in enumerate(exchanges):
         tokens += [*observation, *reply]
         turn_of_token += [-1] * len(observation) + [index] * len(reply)
     return TokenSequence(tuple(tokens), tuple(turn_of_token), (0.0,) * len(tokens))

@@ -26,19 +26,14 @@ PROBE = "turnwise-probes 'quotes' \"and\"\na line"
 OTHERWISE = "set agent.format to tool-json, which needs nothing of a template"
 
 
-def load_frame_of(folder: Path, functions: DeclaredFunctions | None) -> ChatFrame:
-    """The chat frame of the tokenizer in `folder`, as `load_frame` has it; with `functions` one that declares them.
-
-    Raises ConfigurationError as `ChatFrame` and `FunctionFrame` do.
-    """
-    return frame_of(load_tokenizer(folder), generation_end_tokens(folder), functions)
-
-
 # An artifact never changes under its digest, so its tokenizer can be cached by folder.
 @cache
 def chat_frame(folder: Path, functions: DeclaredFunctions | None = None) -> ChatFrame:
-    """`load_frame_of` for the folder of an artifact, which is read once in a process."""
-    return load_frame_of(folder, functions)
+    """The chat frame of an artifact's tokenizer, as `load_frame` has it; with `functions` one that declares them.
+
+    It is read once in a process. Raises ConfigurationError as `ChatFrame` and `FunctionFrame` do.
+    """
+    return frame_of(load_tokenizer(folder), generation_end_tokens(folder), functions)
 
 
 def frame_of(

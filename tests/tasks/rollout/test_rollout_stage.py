@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stage_samples import Small
+from stage_samples import Small, rolled_out
 
 import turnwise.agent.sampling
-from tasks.rollout.rollout import RolloutParameters, drawn_tasks, rollout
+from tasks.rollout.rollout import drawn_tasks
 from turnwise.data.metrics import episode_means
 from turnwise.data.task_sets import tasks_of
 from turnwise.data.trajectory import Ending, Trajectory
@@ -23,27 +23,6 @@ from turnwise.store import Reference, default_store
 from turnwise.world import Task
 
 TASKS = [Task("lake", f"lake/{number}", "train", number) for number in range(6)]
-
-
-def rolled_out(small: Small, **changes: Any) -> Reference:
-    parameters = {
-        "compute": small.experiment.compute,
-        "scheme": "independent",
-        "prompts": 2,
-        "group_size": 3,
-        "temperature": 1.0,
-        "horizon": None,
-        "seed": 5,
-        "iteration": 1,
-        "round": 0,
-        **changes,
-    }
-    return rollout.fn(
-        RolloutParameters(**{**dict(small.play), **parameters}),
-        policy=small.policy,
-        tokenizer=small.tokenizer,
-        task_set=small.task_sets["train"],
-    )
 
 
 def episodes(reference: Reference) -> list[Trajectory]:

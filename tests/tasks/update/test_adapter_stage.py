@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from stage_samples import Small, rewarded, rows
+from stage_samples import Small, rewarded, rolled_out, rows
 from transformers import AutoModelForCausalLM
 
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, reference
 from tasks.restoring import MODELS
-from tasks.rollout.rollout import RolloutParameters, rollout
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import Adapter, LearnerParameters
 from turnwise.config.schema import Credit, RewardSection
@@ -39,27 +37,6 @@ def updated(small: Small, policy: Reference, *, pays: float = 1.0) -> Reference:
     section = small.experiment.optimization.model_copy(update=changes)
     parameters = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1)
     made: Reference = update.fn(parameters, policy=policy, rollout=paid, credit=credit.fn(CREDIT, rollout=paid))
-    return made
-
-
-def rolled_out(small: Small, policy: Reference) -> Reference:
-    values: dict[str, Any] = {
-        "compute": small.experiment.compute,
-        "scheme": "independent",
-        "prompts": 2,
-        "group_size": 2,
-        "temperature": 1.0,
-        "horizon": None,
-        "seed": 5,
-        "iteration": 1,
-        "round": 0,
-    }
-    made: Reference = rollout.fn(
-        RolloutParameters(**{**dict(small.play), **values}),
-        policy=policy,
-        tokenizer=small.tokenizer,
-        task_set=small.task_sets["train"],
-    )
     return made
 
 
