@@ -211,17 +211,17 @@ def over_worlds(of_rule: Mapping[str, Interval | None], worlds: Mapping[str, str
 
 
 def heat_map(cells: Mapping[str, Cells]) -> Figure:
-    """Rules by studies, a panel for each measure: the nearer to the truth, the darker."""
+    """Rules by studies, a panel for each measure below the other: the nearer to the truth, the darker."""
     measures = ("rank correlation", "right signs", "cosine")
     rules = list(cells[measures[0]])
     studies = list(dict.fromkeys(name for of_rule in cells[measures[0]].values() for name in of_rule))
 
     def draw(legend: bool) -> Drawing:
         drawing = Drawing(
-            figsize=(2.2 + 3 * (0.36 * len(studies) + 0.3), 0.24 * len(rules) + 2.2),
-            layout=ConstrainedLayoutEngine(w_pad=0.06),
+            figsize=(2.2 + 0.34 * len(studies), len(measures) * (0.2 * len(rules) + 0.4) + 1.6),
+            layout=ConstrainedLayoutEngine(h_pad=0.06),
         )
-        for axes, measure in zip(drawing.subplots(1, len(measures), sharey=True), measures, strict=True):
+        for axes, measure in zip(drawing.subplots(len(measures), sharex=True), measures, strict=True):
             values = np.full((len(rules), len(studies)), np.nan)
             for row, rule in enumerate(rules):
                 for column, study in enumerate(studies):
