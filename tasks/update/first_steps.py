@@ -67,7 +67,8 @@ def first_steps(
 
     `credits`, `references` and `values` hold by name what `update` takes for each; one that needs none has no entry.
     """
-    from turnwise.policy.learner.first_step import Gradient, cosine, load_first_step_learner
+    from turnwise.policy.learner.first_step import FirstStepLearner, Gradient, cosine
+    from turnwise.policy.learner.loading import load_learner
 
     folder = opened(policy, EVERYTHING if parameters.taken else MODEL_FILES)
     gradients: dict[str, Gradient] = {}
@@ -77,7 +78,8 @@ def first_steps(
         settings, batch, teacher = batch_of(wanted, policy, rollout, credits[name], of_loss, of_critic, tokenizer)
         if batch is None:
             continue
-        learner = load_first_step_learner(folder, wanted.learner, MODELS.base_of(folder))
+        learner = load_learner(folder, wanted.learner, base=MODELS.base_of(folder), kind=FirstStepLearner)
+        assert isinstance(learner, FirstStepLearner)
         older = None
         if sampler is not None:
             older = MODELS.frozen_policy(sampler, wanted.learner.compute.changed(compiled=False, learner_processes=1))

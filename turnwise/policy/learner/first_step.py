@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from turnwise.config.model_settings import LearnerParameters
 from turnwise.policy.learner.distillation import Teacher, TeacherStates
-from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
+from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.model import trained_parameters
@@ -78,26 +76,6 @@ class FirstStepLearner(Learner):
             return super()._step(settings)
         self.model.zero_grad()
         return 0.0
-
-
-def load_first_step_learner(folder: Path, parameters: LearnerParameters, base: Path | None) -> FirstStepLearner:
-    """The learner of the policy in `folder`, with its optimizer's state where that is there, and with its critic.
-
-    `base`: the folder of the weights that an adapter in `folder` belongs to, whose optimizer's state must be there.
-    """
-    compute = parameters.compute
-    if base is not None or (folder / OPTIMIZER_FILE).exists():
-        learner = FirstStepLearner.restore(
-            folder, device=compute.device, threads=compute.learner_threads, model=parameters.model, base=base
-        )
-    else:
-        learner = FirstStepLearner(
-            folder, device=compute.device, threads=compute.learner_threads, model=parameters.model
-        )
-    assert isinstance(learner, FirstStepLearner), "restore makes a learner of the class that it is called on"
-    if parameters.with_critic:
-        learner.add_critic(folder)
-    return learner
 
 
 def dot(one: Gradient, other: Gradient) -> float:

@@ -23,19 +23,21 @@ def load_learner(
     name: str = "",
     base: Path | None = None,
     processes: LearnerProcesses | None = None,
+    kind: type[Learner] | None = None,
 ) -> Learner:
     """The learner of a policy, with its optimizer's state where the folder holds one, and with its critic.
 
     `name` is what a saved adapter calls the policy that it belongs to, `base` the folder of the weights that the
-    adapter in `folder` belongs to. With `processes` these hold it, and what is returned stands for it.
+    adapter in `folder` belongs to, whose optimizer's state must be there. With `processes` these hold it, and what is
+    returned stands for it. `kind`, in this process alone: a class of learners, None for `Learner`.
     """
     from turnwise.policy.learner.learner import OPTIMIZER_FILE
 
     learner: Learner
-    if (folder / OPTIMIZER_FILE).exists():
-        learner = _make("learner.restore", parameters, processes)(folder, base=base)
+    if base is not None or (folder / OPTIMIZER_FILE).exists():
+        learner = _make("learner.restore", parameters, processes, kind)(folder, base=base)
     else:
-        learner = _make("learner", parameters, processes)(folder, name=name)
+        learner = _make("learner", parameters, processes, kind)(folder, name=name)
     if parameters.with_critic:
         learner.add_critic(folder)
     return learner
@@ -67,21 +69,26 @@ def new_critic(
     return critic
 
 
-def makers() -> Mapping[str, Callable[..., Any]]:
-    """What makes learners and critics, by the name under which processes are asked for them."""
+def makers(kind: type[Learner] | None = None) -> Mapping[str, Callable[..., Any]]:
+    """What makes learners, of this class, and critics, by the name under which processes are asked for them."""
     from turnwise.policy.critic.critic import Critic
     from turnwise.policy.learner.learner import Learner
 
     return {
-        "learner": Learner,
-        "learner.restore": Learner.restore,
+        "learner": kind or Learner,
+        "learner.restore": (kind or Learner).restore,
         "critic": Critic.with_own_trunk,
         "critic.restore": Critic.restore,
     }
 
 
-def _make(path: str, parameters: LearnerParameters, processes: LearnerProcesses | None) -> Callable[..., Any]:
+def _make(
+    path: str,
+    parameters: LearnerParameters,
+    processes: LearnerProcesses | None,
+    kind: type[Learner] | None = None,
+) -> Callable[..., Any]:
     """One of `makers`, of this process or of these, with what is to compute."""
-    made = makers()[path] if processes is None else partial(processes.make, path)
+    made = makers(kind)[path] if processes is None else partial(processes.make, path)
     compute = parameters.compute
     return partial(made, device=compute.device, threads=compute.learner_threads, model=parameters.model)
