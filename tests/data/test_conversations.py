@@ -96,7 +96,7 @@ def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no")
     assert "must be a Parquet file" in refused(tmp_path / "a.parquet")
     parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "a.parquet")
-    assert "must have a column `messages`; found text" in refused(tmp_path / "a.parquet")
+    assert "row 1 must be an object with the key `messages`; found the keys text" in refused(tmp_path / "a.parquet")
 
 
 def test_only_the_assistants_replies_are_trained_on() -> None:

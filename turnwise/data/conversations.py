@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from turnwise.config.schema import Data, Policy, Section, WarmStart
+from turnwise.data.row_files import SUFFIXES, read_rows
 from turnwise.errors import ConfigurationError
 from turnwise.project import project_root
 from turnwise.world import World
 
-SUFFIXES = (".jsonl", ".parquet")
 CONVERSATIONS = "conversations 1"
 """The layout of these files. It is in the cache key of who writes them: a changed layout gets another number."""
 CONVERSATIONS_FILE = "conversations.jsonl"
@@ -101,40 +99,10 @@ def read_conversations(path: Path) -> list[Conversation]:
         ConfigurationError: the file or a conversation is malformed; the message names the line or row, and the field.
     """
     require_conversations_file(path)
-    conversations = [
-        _conversation(row, where) for row, where in (_parquet_rows if path.suffix == ".parquet" else _lines)(path)
-    ]
+    conversations = [_conversation(row, where) for row, where in read_rows(path, "messages")]
     if not conversations:
         raise ConfigurationError(f"{path} must hold at least one conversation; found none", "TW-empty-file")
     return conversations
-
-
-def _lines(path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield (object, `FILE, line N`) for each line that is not blank, counted from 1."""
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        where = f"{path}, line {number}"
-        if not line.strip():
-            continue
-        try:
-            yield json.loads(line), where
-        except ValueError as error:
-            raise ConfigurationError(
-                f"{where} must be a JSON object in UTF-8; found {error}", "TW-file-format"
-            ) from error
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield ({"messages": ...}, `FILE, row N`) for each row, counted from 1."""
-    try:
-        table = parquet.ParquetFile(path).read()
-    except pa.ArrowException as error:
-        raise ConfigurationError(f"{path} must be a Parquet file; found {error}", "TW-file-format") from error
-    if "messages" not in table.column_names:
-        raise ConfigurationError(
-            f"{path} must have a column `messages`; found {', '.join(table.column_names)}", "TW-conversation-form"
-        )
-    for number, row in enumerate(table.select(["messages"]).to_pylist(), start=1):
-        yield row, f"{path}, row {number}"
 
 
 def _conversation(row: Any, where: str) -> Conversation:

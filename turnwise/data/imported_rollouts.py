@@ -29,6 +29,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from turnwise.data.row_files import SUFFIXES, read_rows
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.errors import ConfigurationError
 from turnwise.world import Task
@@ -90,8 +91,8 @@ class _Episode:
 class _Row:
     """One row of a file, whose fields are read with what must hold."""
 
-    def __init__(self, values: Any, file: Path, number: int, within: str = "") -> None:
-        self.file, self.number, self._within = file, number, within
+    def __init__(self, values: Any, file: Path, where: str, within: str = "") -> None:
+        self.file, self.where, self._within = file, where, within
         if not isinstance(values, Mapping):
             raise self.wrong("", "must be an object with named fields", values)
         self.values = values
@@ -100,7 +101,7 @@ class _Row:
         """The refusal of a field."""
         text = json.dumps(value, default=str) if not isinstance(value, str) else repr(value)
         which, text = f" {self._within}{name}".rstrip(". "), text if len(text) <= 80 else f"{text[:80]}..."
-        return ConfigurationError(f"{self.file}, row {self.number}:{which} {must}; found {text}", "TW-rollout-field")
+        return ConfigurationError(f"{self.where}:{which} {must}; found {text}", "TW-rollout-field")
 
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
@@ -134,7 +135,7 @@ class _Row:
     def rows(self, name: str) -> list[_Row]:
         """A list of objects, each read as a row."""
         return [
-            _Row(each, self.file, self.number, f"{self._within}{name}[{place}].")
+            _Row(each, self.file, self.where, f"{self._within}{name}[{place}].")
             for place, each in enumerate(self.entries(name))
         ]
 
@@ -152,7 +153,7 @@ class _Row:
     def part(self, name: str) -> _Row:
         """An object with named fields, read as a row; null or absent: one without fields."""
         value = self.values.get(name)
-        return _Row({} if value is None else value, self.file, self.number, f"{self._within}{name}.")
+        return _Row({} if value is None else value, self.file, self.where, f"{self._within}{name}.")
 
     def identity(self, name: str, default: Hashable = None) -> Hashable:
         """A text or a number that rows have in common which belong together."""
@@ -191,7 +192,7 @@ def _listed(files: Sequence[Path]) -> Iterator[Path]:
     for file in files:
         if file.is_dir():
             files_of_folder = sorted(file.iterdir())
-            rollouts = [each for each in files_of_folder if each.suffix in (".jsonl", ".parquet")]
+            rollouts = [each for each in files_of_folder if each.suffix in SUFFIXES]
             # Where all are pickles, the first is refused as one.
             rollouts = rollouts or [each for each in files_of_folder if each.suffix in PICKLES]
             if not rollouts:
@@ -206,34 +207,15 @@ def _listed(files: Sequence[Path]) -> Iterator[Path]:
 
 
 def _rows(file: Path) -> Iterator[_Row]:
-    """The rows of a file, numbered from 1."""
-    if file.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-
-        try:
-            table = parquet.ParquetFile(file).read().to_pylist()
-        except (pa.ArrowInvalid, OSError) as error:
-            raise ConfigurationError(f"{file}: must be a Parquet file; {error}", "TW-file-format") from error
-        yield from (_Row(values, file, number) for number, values in enumerate(table, start=1))
-    elif file.suffix in PICKLES:
+    if file.suffix in PICKLES:
         command = CONVERT_SAMPLES.format(*(shlex.quote(str(each)) for each in (file, file.with_suffix(".jsonl"))))
         raise ConfigurationError(
             f"a file of rollouts must be JSON lines or Parquet; {file} is a pickle, which could run code: where you "
             f"trust it, write slime's as JSON lines: {command}",
             "TW-pickled-file",
         )
-    else:
-        for number, line in enumerate(file.read_bytes().splitlines(), start=1):
-            if not line.strip():
-                continue
-            try:
-                values = json.loads(line)
-            except ValueError as error:
-                raise ConfigurationError(
-                    f"{file}, row {number}: must be a line of JSON; {error}", "TW-file-format"
-                ) from error
-            yield _Row(values, file, number)
+    for values, where in read_rows(file):
+        yield _Row(values, file, where)
 
 
 def _format_of(row: _Row) -> RolloutFormat:
@@ -248,7 +230,7 @@ def _format_of(row: _Row) -> RolloutFormat:
         if any(fields <= row.values.keys() for fields in choices):
             return name
     raise ConfigurationError(
-        f"{row.file}, row {row.number}: must have the fields of a known format "
+        f"{row.where}: must have the fields of a known format "
         f"({'; '.join(' or '.join(', '.join(sorted(each)) for each in choices) for choices in known.values())}); found "
         f"{', '.join(map(str, row.values)) or 'none'}: name it with --format {'|'.join(FORMATS)}",
         "TW-rollout-format",
@@ -299,7 +281,7 @@ def _as_messages(row: _Row, name: str, role: str) -> list[_Row]:
     """A list of messages, or a text as one message of this role."""
     field = row.values.get(name)
     if isinstance(field, str):
-        return [_Row({"role": role, "content": field}, row.file, row.number)]
+        return [_Row({"role": role, "content": field}, row.file, row.where)]
     return row.rows(name)
 
 
@@ -443,7 +425,7 @@ def _of_nodes(trace: _Row) -> tuple[list[_Reply], str]:
             above = parents[above]
         seen, rewritten = [], bool(replies)
         for place in path:
-            said = _content(_Row(nodes[place].values.get("message"), trace.file, trace.number))
+            said = _content(_Row(nodes[place].values.get("message"), trace.file, trace.where))
             if nodes[place].values.get("sampled") and place not in taken:
                 reply = _Reply("\n".join(seen), said, *_sampled(nodes[place]), opens_segment=rewritten)
                 replies.append(reply)
