@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from turnwise.config.nested import leaves
 from turnwise.config.strict_yaml import DEEPEST, Keys, YamlDocument, read_document
 from turnwise.errors import ConfigurationError
 
@@ -53,7 +54,7 @@ class Layered:
         for section in changes:
             if section in REPLACED_WHOLE:
                 self._forget((section,))
-        for keys in _paths_to_values(changes):
+        for keys, _ in leaves(changes):
             self._forget(keys)
             self._places[keys] = Written(self._layers, "")
 
@@ -103,15 +104,6 @@ def _value_at(keys: Keys, values: Any) -> Any:
     for key in keys:
         values = values[key]
     return values
-
-
-def _paths_to_values(values: Mapping[str, Any], within: Keys = ()) -> Iterator[Keys]:
-    """The path of keys to everything in nested values that is no mapping, or an empty one."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _paths_to_values(value, (*within, key))
-        else:
-            yield (*within, key)
 
 
 def layered(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from turnwise.config.nested import dotted
 from turnwise.config.overlays import parse_setting, read_yaml, with_value
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.credit import CreditBatch, estimator_of, rollout_advantages
@@ -174,7 +175,7 @@ def of_turns(advantages: Mapping[int, TrajectoryAdvantages]) -> dict[int, list[f
 
 def differences(experiments: Mapping[str, Experiment]) -> list[ChangedSetting]:
     """The keys whose values differ between configurations."""
-    values = {name: dict(_flat(each.model_dump(mode="json"))) for name, each in experiments.items()}
+    values = {name: dotted(each.model_dump(mode="json")) for name, each in experiments.items()}
     keys = dict.fromkeys(key for each in values.values() for key in each)
     return [
         ChangedSetting(key, {name: json.dumps(each[key]) if key in each else "" for name, each in values.items()})
@@ -217,15 +218,6 @@ def most_different(advantages: Advantages, groups: Sequence[int], limit: int) ->
             break
         chosen += members[group][:limit]
     return chosen
-
-
-def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        name = f"{within}.{key}" if within else key
-        if isinstance(value, Mapping):
-            yield from _flat(value, name)
-        else:
-            yield name, value
 
 
 NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})

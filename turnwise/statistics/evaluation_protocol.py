@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from turnwise.config.nested import dotted
 from turnwise.errors import ConfigurationError
 
 OF_EVALUATIONS = ("samples", "temperature", "seed")
@@ -28,7 +29,8 @@ def circumstances(experiment: Mapping[str, Any], version: str | None, task_set: 
     """
     evaluation = {name: experiment["evaluation"][name] for name in OF_EVALUATIONS}
     sections = {"world": experiment["world"], "agent": experiment["agent"], "evaluation": evaluation}
-    return {"test task set": task_set, "world version": version or NOT_RECORDED, **_flat(sections)}
+    settings = {name: json.dumps(value, sort_keys=True) for name, value in dotted(sections).items()}
+    return {"test task set": task_set, "world version": version or NOT_RECORDED, **settings}
 
 
 def differences(of_runs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[str]]]:
@@ -64,16 +66,6 @@ def require_comparable(of_runs: Mapping[str, Mapping[str, str]]) -> None:
             + "\ncompare runs with the same test, or say --anyway",
             "TW-runs-not-comparable",
         )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = json.dumps(value, sort_keys=True)
-    return flat
 
 
 def _shortened(value: str) -> str:

@@ -21,6 +21,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from turnwise.config.nested import leaves
+
 METRICS_PER_BATCH = 1000
 PARAMETERS_PER_BATCH = 100
 PARAMETER_LENGTH = 6000
@@ -66,20 +68,16 @@ def _part(part: str) -> str:
     return part if part not in ("", ".", "..") else f"_x{part[:1].encode().hex()}_{part[1:]}"
 
 
-def flatten(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(parameters: Mapping[str, Any]) -> dict[str, str]:
     """Nested parameters as `a.b.c` -> text, in the given order, by their names in MLflow. Values other than text are
     written as JSON.
 
     Texts are cut to `PARAMETER_LENGTH` characters: see `shortened`.
     """
     flat: dict[str, str] = {}
-    for key, value in parameters.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            flat |= flatten(value, f"{name}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            flat[mlflow_name(name)] = shortened(text, PARAMETER_LENGTH)
+    for keys, value in leaves(parameters):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        flat[mlflow_name(".".join(keys))] = shortened(text, PARAMETER_LENGTH)
     return flat
 
 
