@@ -37,6 +37,9 @@ from turnwise.errors import ConfigurationError
 from turnwise.policy.declared_functions import DeclaredFunctions
 from turnwise.world import ScriptedAction, World
 
+LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+"""Every character that some reader treats as a line break (as `str.splitlines` does), for a set in a pattern."""
+
 
 @dataclass(frozen=True)
 class ParsedReply:

@@ -18,15 +18,12 @@ from __future__ import annotations
 
 import re
 
-from turnwise.agent.formats.contract import Format, ParsedReply
+from turnwise.agent.formats.contract import LINE_ENDS, Format, ParsedReply
 from turnwise.errors import ConfigurationError
 from turnwise.world import ScriptedAction, World
 
 ACTION, THOUGHT = "action", "thought"
 SEPARATOR = "||"
-
-_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-"""Every character that some reader treats as a line break (as `str.splitlines` does)."""
 
 
 class LineFormat(Format):
@@ -40,7 +37,7 @@ class LineFormat(Format):
         self._labels = {label.lower(): label for label in sorted(verbs or {ACTION})}
         either = "|".join(map(re.escape, [*self._labels, THOUGHT]))
         self._label = re.compile(rf"({either}):", re.IGNORECASE)
-        self._line = re.compile(rf"(^|[{_LINE_ENDS}])([^\S{_LINE_ENDS}]*)(?=(?:{either}):)", re.IGNORECASE)
+        self._line = re.compile(rf"(^|[{LINE_ENDS}])([^\S{LINE_ENDS}]*)(?=(?:{either}):)", re.IGNORECASE)
         """Matches before a label that begins a line: the line break and the indentation."""
 
     @property

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import re
 
-from turnwise.agent.formats.contract import Format, ParsedReply
+from turnwise.agent.formats.contract import LINE_ENDS, Format, ParsedReply
 from turnwise.world import ScriptedAction
 
 THOUGHT, ACTION, OBSERVATION = "Thought:", "Action:", "Observation:"
 
-_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-"""Every character that some reader treats as a line break (as `str.splitlines` does)."""
-_LABEL = re.compile(rf"(^|[{_LINE_ENDS}])([^\S{_LINE_ENDS}]*)(?=(?:Thought|Action|Observation):)")
+_LABEL = re.compile(rf"(^|[{LINE_ENDS}])([^\S{LINE_ENDS}]*)(?=(?:Thought|Action|Observation):)")
 """Matches before a label that begins a line: the line break and the indentation."""
 
 
