@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -11,6 +11,19 @@ from turnwise.config.quantities import Count, Number, Options, Tokens
 from turnwise.config.schema import RewardSection, Section
 from turnwise.errors import ConfigurationError
 from turnwise.world import Reward, World
+
+
+def _require_options(section: Section, key: str, needed: Set[str], read: Set[str], what: str = "policy") -> None:
+    """Raise ConfigurationError unless a section has the options that its `key` needs, and no others than it reads."""
+    which, options = getattr(section, key), {name for name, value in section if name != key and value is not None}
+    if missing := sorted(needed - options):
+        raise ConfigurationError(
+            f"the {what} {which!r} must have {' and '.join(missing)}; found none", "TW-missing-option"
+        )
+    if unread := sorted(options - read):
+        raise ConfigurationError(
+            f"the {what} {which!r} does not read {' and '.join(unread)}: leave it out, or null", "TW-unread-option"
+        )
 
 
 class ContextSection(Section):
@@ -28,19 +41,9 @@ class ContextSection(Section):
     """For `summary`: whether the update trains on summaries; true unless said otherwise."""
 
     @model_validator(mode="after")
-    def _require_its_own_keys(self) -> Self:
-        needed = {"full": set(), "window": {"turns"}, "summary": {"every", "summary_tokens"}}[self.policy]
-        allowed = needed | ({"train_summaries"} if self.policy == "summary" else set())
-        given = {name for name, value in self if name != "policy" and value is not None}
-        if missing := sorted(needed - given):
-            raise ConfigurationError(
-                f"the policy {self.policy!r} must have {' and '.join(missing)}; found none", "TW-missing-option"
-            )
-        if unread := sorted(given - allowed):
-            raise ConfigurationError(
-                f"the policy {self.policy!r} does not read {' and '.join(unread)}: leave it out, or null",
-                "TW-unread-option",
-            )
+    def _require_own_options(self) -> Self:
+        needed = {"full": set[str](), "window": {"turns"}, "summary": {"every", "summary_tokens"}}[self.policy]
+        _require_options(self, "policy", needed, needed | ({"train_summaries"} if self.policy == "summary" else set()))
         return self
 
 
@@ -68,19 +71,10 @@ class ModeSection(Section):
     """For `reflect`: how often a task may be attempted, each time with the lessons so far; 1 unless said otherwise."""
 
     @model_validator(mode="after")
-    def _require_its_own_keys(self) -> Self:
+    def _require_own_options(self) -> Self:
         common = {"tokens", "train_thoughts", "signs", "negative_below"}
         read = {"plain": set[str](), "plan": {*common, "every"}, "reflect": {*common, "attempts"}}[self.name]
-        given = {name for name, value in self if name != "name" and value is not None}
-        if "tokens" in read - given:
-            raise ConfigurationError(
-                f"the mode {self.name!r} must have tokens, the longest of its thoughts; found none", "TW-missing-option"
-            )
-        if unread := sorted(given - read):
-            raise ConfigurationError(
-                f"the mode {self.name!r} does not read {' and '.join(unread)}: leave it out, or null",
-                "TW-unread-option",
-            )
+        _require_options(self, "name", read & {"tokens"}, read, what="mode")
         return self
 
 
