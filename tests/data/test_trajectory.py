@@ -50,9 +50,9 @@ def test_segments_hold_every_turn_once_and_in_order(trajectory: Trajectory) -> N
 
 def test_no_trajectory_ends_with_a_world_that_was_lost() -> None:
     assert LostEpisode(TASK, 0, 0, "hung").ending is Ending.WORLD_LOST
-    with pytest.raises(ValueError, match="must be a Lost"):
+    with pytest.raises(ValueError, match="is a LostEpisode"):
         replace(TWO_TURNS, ending=Ending.WORLD_LOST)
-    with pytest.raises(ValueError, match="must be a Lost"):
+    with pytest.raises(ValueError, match="is a LostEpisode"):
         replace(TWO_TURNS, earlier_endings=(Ending.WORLD_LOST,))
 
 

@@ -125,7 +125,7 @@ class Trajectory:
     def __post_init__(self) -> None:
         if Ending.WORLD_LOST in (self.ending, *self.earlier_endings):
             raise ValueError(
-                "an episode whose world was lost must be a Lost: it is missing data, and has no trajectory"
+                "an episode whose world was lost is a LostEpisode: it is missing data, without a trajectory"
             )
 
     @property

@@ -37,8 +37,8 @@ LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 @dataclass(frozen=True)
-class Held:
-    """Stands for an object that the processes hold."""
+class ObjectNumber:
+    """Stands for one of the processes' objects among the arguments of a request."""
 
     number: int
 
@@ -166,6 +166,6 @@ class LearnerOnProcesses(OnProcesses):
         teacher: Teacher | None = None,
     ) -> dict[str, float]:
         """As `Learner.update`; a `sampler` must be held by the same processes."""
-        held = None if sampler is None else Held(int(sampler._path))
-        metrics: dict[str, float] = self._call("update", batch, settings, held, teacher)
+        older = None if sampler is None else ObjectNumber(int(sampler._path))
+        metrics: dict[str, float] = self._call("update", batch, settings, older, teacher)
         return metrics

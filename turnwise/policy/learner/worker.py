@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from turnwise.child_process import ParentProcess
 from turnwise.policy.learner.loading import makers
-from turnwise.policy.learner.processes import Held, LearnerRequest
+from turnwise.policy.learner.processes import LearnerRequest, ObjectNumber
 from turnwise.policy.sharding import Peers
 
 START = timedelta(minutes=10)
@@ -26,19 +26,21 @@ class _Objects:
     """The learners and critics that this process holds a slice of, by number."""
 
     def __init__(self, peers: Peers) -> None:
-        self._held: dict[int, Any] = {}
+        self._objects: dict[int, Any] = {}
         self._makers, self._peers = makers(), peers
 
     def answer(self, request: LearnerRequest) -> Any:
         """Do what is requested; the result of a method."""
         for number in request.forgotten:
-            del self._held[number]
-        arguments = [self._held[each.number] if isinstance(each, Held) else each for each in request.arguments]
+            del self._objects[number]
+        arguments = [
+            self._objects[each.number] if isinstance(each, ObjectNumber) else each for each in request.arguments
+        ]
         if request.makes is not None:
-            self._held[request.makes] = self._makers[request.path](*arguments, **request.named, peers=self._peers)
+            self._objects[request.makes] = self._makers[request.path](*arguments, **request.named, peers=self._peers)
             return None
-        held, *names = request.path.split(".")
-        attribute = reduce(getattr, names, self._held[int(held)])
+        target, *names = request.path.split(".")
+        attribute = reduce(getattr, names, self._objects[int(target)])
         return attribute(*arguments, **request.named) if callable(attribute) else attribute
 
 
