@@ -16,6 +16,23 @@ from typing import Literal
 from turnwise.config.schema import Section
 
 
+def run_name(variant: str, seed: int) -> str:
+    """The name of a run wherever it is shown."""
+    return f"{variant} seed {seed}"
+
+
+class NamedRun:
+    """A run, or what is known of it, with the name of the run."""
+
+    variant: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The name of the run wherever it is shown."""
+        return run_name(self.variant, self.seed)
+
+
 class EarlyEnd(Section):
     """When, by what and why a run was ended before its last iteration."""
 
@@ -42,7 +59,7 @@ class EarlyEnd(Section):
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOut(NamedRun):
     """A run that a fault has left out of every comparison."""
 
     variant: str
@@ -51,8 +68,3 @@ class LeftOut:
     """The guard that found the fault: `mismatch` or `not_finite`."""
     message: str
     """What was seen, what it usually means, what may help, and the last good policy."""
-
-    @property
-    def name(self) -> str:
-        """The name of the run wherever it is shown."""
-        return f"{self.variant} seed {self.seed}"

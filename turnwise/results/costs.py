@@ -17,7 +17,7 @@ from typing import TypeVar
 import pyarrow.parquet as parquet
 
 from turnwise.config.schema import BUDGET_AXES, Budget, SeedsUntil
-from turnwise.data.outcomes import LeftOut
+from turnwise.data.outcomes import LeftOut, NamedRun
 from turnwise.data.trajectory import TurnKind
 from turnwise.data.trajectory_files import TURNS_FILE
 from turnwise.results.cells import cell, task_means
@@ -33,7 +33,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Course:
+class Course(NamedRun):
     """The evaluations of one run on the way, with what had been spent before each."""
 
     variant: str
@@ -130,14 +130,14 @@ def at_written_budget(
     """
     axis, amount = budget.axis, budget.amount
     written = AtWrittenBudget(axis, amount, budget.heading, None)
-    if unmeasured := [f"{each.variant} seed {each.seed}" for each in courses if axis not in each.spent]:
+    if unmeasured := [each.name for each in courses if axis not in each.spent]:
         return replace(written, because=f"it was not recorded what {', '.join(unmeasured)} spent")
     if short := [each for each in courses if not each.ended and each.reached(axis) < amount]:
         least = min(short, key=lambda each: each.reached(axis))
         return replace(
             written,
             because=f"{len(short)} of {len(courses)} runs had not spent as much by their last evaluation, the least "
-            f"{least.variant} seed {least.seed} with {least.reached(axis):,.0f}; nothing is said beyond the shortest "
+            f"{least.name} with {least.reached(axis):,.0f}; nothing is said beyond the shortest "
             "run",
         )
     column = world.primary_column

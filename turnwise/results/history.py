@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
+from turnwise.data.outcomes import NamedRun
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import GREEDY, SAMPLED, TRAJECTORIES_FILE, TURNS_FILE
 from turnwise.results.outcomes import VariantWork
@@ -25,7 +26,7 @@ Opener = Callable[[Reference], Path]
 
 
 @dataclass(frozen=True)
-class RunHistory:
+class RunHistory(NamedRun):
     """The artifacts of one run that a report reads."""
 
     variant: str
@@ -34,11 +35,6 @@ class RunHistory:
     """Per iteration its artifacts, by name (`rollout`, `credit`, `policy`, `health`, ...)."""
     evaluations: Sequence[Reference]
     """On the validation task set, from the warm start on, then on the test task set."""
-
-    @property
-    def name(self) -> str:
-        """The name of the run wherever it is shown."""
-        return f"{self.variant} seed {self.seed}"
 
     def series(self, artifact: str, metric: str) -> list[tuple[int, float]]:
         """(iteration, value) of a metric of an artifact, for the iterations that have it; iterations count from 1."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from turnwise.data.outcomes import EarlyEnd, LeftOut
+from turnwise.data.outcomes import EarlyEnd, LeftOut, NamedRun
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class VariantWork:
 
 
 @dataclass(frozen=True)
-class EndedRun:
+class EndedRun(NamedRun):
     """A run that a guard or an alarm ended: see `turnwise.data.outcomes.EarlyEnd`."""
 
     variant: str
@@ -49,11 +49,6 @@ class EndedRun:
     """What was seen, what it usually means, what may help, and the last good policy."""
     work: VariantWork | None = None
     """What it cost; None where that was not counted."""
-
-    @property
-    def name(self) -> str:
-        """The name of the run wherever it is shown."""
-        return f"{self.variant} seed {self.seed}"
 
     @property
     def when(self) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from turnwise.config.schema import RewardSection, Section, SeedsUntil, WorldSection
-from turnwise.data.outcomes import EarlyEnd, LeftOut
+from turnwise.data.outcomes import EarlyEnd, LeftOut, NamedRun
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_credit, read_trajectories
 from turnwise.policy.token_texts import Spelling
@@ -48,7 +48,7 @@ NOTES = (
 )
 
 
-class ReportedRun(Section):
+class ReportedRun(NamedRun, Section):
     """A run of the report, whose artifacts are listed at the same index."""
 
     variant: str
@@ -261,7 +261,7 @@ class Compared:
 
     def _lost_shares(self) -> dict[str, float]:
         """By policy, the share (0 to 1) of its test episodes that was lost: sampled or greedy, whichever lost more."""
-        names = [f"{run.variant} seed {run.seed}" for run in self.parameters.runs]
+        names = [run.name for run in self.parameters.runs]
         played = {**self.baselines, WARM_START: self.warm_start, **dict(zip(names, self.tests, strict=True))}
         return {
             name: max(

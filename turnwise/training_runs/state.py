@@ -13,7 +13,7 @@ from turnwise.agent.examples import WorkedExample
 from turnwise.agent.playing import PlayParameters, play_examples, the_world
 from turnwise.config.agent import added_rewards, requested_rewards
 from turnwise.config.schema import RetryOptions, Section, WorldSection
-from turnwise.data.outcomes import EarlyEnd, LeftOut
+from turnwise.data.outcomes import EarlyEnd, LeftOut, NamedRun
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import Change
@@ -179,7 +179,7 @@ class Iteration:
 
 
 @dataclass
-class Run:
+class Run(NamedRun):
     """One variant with one seed, and its artifacts so far."""
 
     variant: str
@@ -205,11 +205,6 @@ class Run:
     """By kind, the policies and the critics of which retention may keep less later, in the order of training."""
     kept: dict[Reference, Keep] = field(default_factory=dict)
     """What retention has kept of each artifact so far."""
-
-    @property
-    def name(self) -> str:
-        """The name of the run wherever it is shown."""
-        return f"{self.variant} seed {self.seed}"
 
     @property
     def policy(self) -> Reference:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from turnwise.data.outcomes import LeftOut
+from turnwise.data.outcomes import LeftOut, run_name
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
 from turnwise.results.cells import WARM_START, cell, curve, greedy_column, task_means, whole_curve
@@ -111,7 +111,7 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
     for group in groups:
         for seed, run in group.runs.items():
             tasks = read_task_set(default_store().folder(run.artifacts.task_set("test")), "test")
-            name = f"{group.name} seed {seed}"
+            name = run_name(group.name, seed)
             protocols[name] = circumstances(
                 run.artifacts.experiment, run.tags.get("world_version"), task_set_digest(tasks)
             )
