@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-from turnwise.policy.device_memory import device_bytes, free_bytes, free_memory, machine_memory
+import pytest
+
+from turnwise.policy.device_memory import device_bytes, free_bytes, free_memory, machine_memory, own_memory
 
 WHOLE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -50,6 +52,17 @@ def test_a_control_group_has_left_what_neither_programs_nor_their_files_in_use_t
 
 def test_nothing_is_said_of_a_card_or_where_the_system_does_not_list_it(tmp_path: Path) -> None:
     assert free_bytes("cuda") is None and free_memory("", tmp_path, tmp_path / "meminfo") is None
+
+
+def test_what_this_process_has_itself_counts_as_left_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nVmRSS:\t  900000 kB\nRssAnon:\t  700000 kB\nRssFile:\t  200000 kB\n")
+    assert own_memory(status) == 700_000 * 1024
+    monkeypatch.setattr("turnwise.policy.device_memory.free_memory", lambda group: 5_000_000)
+    before = free_bytes("cpu")
+    models = bytearray(b"1" * 200_000_000)
+    after = free_bytes("cpu")
+    assert before is not None and after is not None and after - before > len(models) // 2
 
 
 def test_what_is_free_here_is_less_than_what_there_is() -> None:

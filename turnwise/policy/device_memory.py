@@ -27,10 +27,18 @@ def machine_memory(group: str, limits: Path = CONTROL_GROUPS) -> int:
 
 
 def free_bytes(device: str) -> int | None:
-    """What a program that begins now can get of a device's memory, in bytes; None where nothing says it: on a card, and
-    on a system that is not Linux.
+    """What other programs have left this process of a device's memory, in bytes, with what it has already: a notebook
+    that has trained has models, whose memory the next run uses again. None where nothing says it: on a card, and on a
+    system that is not Linux.
     """
-    return None if device == "cuda" else free_memory(_control_group())
+    free = None if device == "cuda" else free_memory(_control_group())
+    return None if free is None else free + own_memory()
+
+
+def own_memory(listed: Path = Path("/proc/self/status")) -> int:
+    """The memory of this process in bytes, without what it has mapped of files, whose memory the system can take."""
+    lines = dict(line.split(":", 1) for line in listed.read_text(encoding="utf-8").splitlines())
+    return int(lines.get("RssAnon", "0").split()[0]) * 1024
 
 
 def free_memory(group: str, limits: Path = CONTROL_GROUPS, listed: Path = Path("/proc/meminfo")) -> int | None:
