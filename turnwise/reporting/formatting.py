@@ -253,7 +253,7 @@ FILTERS = {
     function.__name__: function
     for function in (
         *(basis, bounds, duration, ending, heading, number, probability, process_note, race_sentences),
-        *(reply_log_probability, signed, turn_title, verdict, with_bounds),
+        *(reply_log_probability, signed, turn_title, with_bounds),
     )
 }
 """What the templates of pages call these functions: by their names."""

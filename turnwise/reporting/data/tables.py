@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from turnwise.reporting.formatting import UNDEFINED, bounds, number, signed
 from turnwise.results.outcomes import VariantWork
@@ -169,6 +169,12 @@ class TextTable:
     rows: list[list[str]]
     """One text per column. A cell may have several lines, the first its value; `to_csv` joins them into one."""
     notes: list[str] = field(default_factory=list)
+
+    def with_values(self) -> TextTable:
+        """The table without the columns that have no value in any row."""
+        kept = [place for place in range(len(self.columns)) if any(row[place] != UNDEFINED for row in self.rows)]
+        columns, *rows = ([row[place] for place in kept] for row in (self.columns, *self.rows))
+        return replace(self, columns=columns, rows=rows)
 
     def to_csv(self) -> bytes:
         """The table as the content of a CSV file, with a header line and without title and notes."""

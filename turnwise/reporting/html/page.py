@@ -27,6 +27,7 @@ from turnwise.reporting.figures.learning_curves import (
 )
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.html.rendering import digest_of_script, render, source
+from turnwise.reporting.terminal.verdicts import learning, pairs, standings
 from turnwise.reporting.token_heat_map import largest_advantage
 from turnwise.results.report_data import ReportData
 
@@ -80,6 +81,9 @@ def page(report: ReportData) -> str:
         reference_dashes=reference_dashes(report),
         answer=first,
         comparisons=[figure for figure in comparisons(report) if first is None or figure.name != first.name],
+        standings=lambda judgement: standings(judgement, {}, report.outcomes),
+        pairs=pairs,
+        learning=learning,
         glossary=GLOSSARY,
         profiles=_profiles(report),
         cost_figures=cost_figures(report),

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.reporting.data.tables import TextTable
-from turnwise.reporting.formatting import UNDEFINED
 
 
 def plain_table(gap: int = 1, *, show_footer: bool = False) -> Table:
@@ -29,14 +28,11 @@ def stacked(cell: str) -> Text:
 
 def print_table(content: TextTable, console: Console) -> None:
     """Print the table, no wider than the console; cells are wrapped. Columns without a value are left out."""
-    table = plain_table()
-    kept = [place for place in range(len(content.columns)) if any(row[place] != UNDEFINED for row in content.rows)]
-    for place in kept:
-        table.add_column(
-            Text(content.columns[place]), justify="right" if place else "left", vertical="top", overflow="fold"
-        )
-    for row in content.rows:
-        table.add_row(*(Text(row[place]) for place in kept))
+    table, filled = plain_table(), content.with_values()
+    for place, heading in enumerate(filled.columns):
+        table.add_column(Text(heading), justify="right" if place else "left", vertical="top", overflow="fold")
+    for row in filled.rows:
+        table.add_row(*map(Text, row))
     console.print(Text(content.title, style="bold"))
     console.print(table)
     for note in content.notes:

@@ -1,4 +1,6 @@
-"""A judgement as tables for the terminal: the variants' scores, which pairs differ, and how each variant learned."""
+"""A judgement as tables, for the terminal and a report's page: the variants' scores, which pairs differ, and how each
+variant learned.
+"""
 
 from __future__ import annotations
 
@@ -54,15 +56,14 @@ def standings(
             text_cell(standing.interquartile_mean),
             text_cell(standing.normalised),
             UNDEFINED if standing.gain is None else text_cell(standing.gain.difference, with_sign=True),
-            UNDEFINED if standing.gain is None else verdict(standing.gain),
+            UNDEFINED if standing.gain is None else probability(standing.gain.corrected),
+            UNDEFINED if standing.gain is None else standing.gain.verdict,
         ]
         for standing in judgement.standings
     ]
-    rows += [[f"{name}\n{each.count} tasks", text_cell(each), *[UNDEFINED] * 4] for name, each in references.items()]
-    columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "verdict"]
+    rows += [[f"{name}\n{each.count} tasks", text_cell(each), *[UNDEFINED] * 5] for name, each in references.items()]
+    columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "p (Holm)", "verdict"]
     framed = bool(references) or any(each.normalised or each.gain for each in judgement.standings)
-    if not framed:
-        columns, rows = columns[:3], [row[:3] for row in rows]
     level = f"{100 * judgement.level:g} %"
     notes = [
         f"Beneath each value its {level} interval: of means over seeds, or over tasks where there is one "
@@ -88,8 +89,8 @@ def pairs(judgement: Judgement) -> TextTable:
             f"{pair.first}\n{MINUS} {pair.second}",
             text_cell(pair.difference, with_sign=True),
             probability(pair.corrected),
-            verdict(pair),
-            UNDEFINED if pair.effect is None else signed(pair.effect, 1),
+            pair.verdict,
+            UNDEFINED if pair.effect is None else signed(pair.effect, 2),
             UNDEFINED if pair.improvement is None else f"{100 * pair.improvement:.0f} %",
             exact(pair),
         ]
@@ -140,11 +141,6 @@ def budgets(at_equal: Sequence[AtEqualBudget]) -> TextTable:
         "down before the runs, gives verdicts."
     ]
     return TextTable("budgets", "At the same cost", ["", "", "result"], rows, notes)
-
-
-def verdict(comparison: Comparison) -> str:
-    """The verdict, with a line break after a colon."""
-    return comparison.verdict.replace(": ", ":\n")
 
 
 def exact(comparison: Comparison) -> str:
