@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,11 +23,11 @@ import pytest
 from comparison import compared
 from safetensors.torch import load_file
 
+from tests.stage_calls import stage_calls
 from turnwise.data.trajectory_files import success_of
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import find_runs
-from turnwise.training_runs.observing import Observer, StageCall, observing
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
@@ -39,24 +40,19 @@ def tiny(*settings: str) -> Experiment:
     return load(ROOT / "params.yaml", [TINY], [ENGINE, *settings])
 
 
+@dataclass(frozen=True)
 class Calls:
     """Which stages an ablation computed and which it found, by name."""
 
-    def __init__(self) -> None:
-        self.computed: list[str] = []
-        self.found: list[str] = []
+    computed: list[str]
+    found: list[str]
 
 
 def run(experiment: Experiment, results: Path) -> tuple[str, Calls]:
     """The digest of an ablation, and its stage calls."""
-    calls = Calls()
-
-    class Listener(Observer):
-        def finished(self, call: StageCall) -> None:
-            (calls.found if call.cached else calls.computed).append(call.stage)
-
-    with observing(Listener()):
-        return compared(experiment, results).digest, calls
+    with stage_calls() as calls:
+        digest = compared(experiment, results).digest
+    return digest, Calls(*([call.stage for call in calls if call.cached == cached] for cached in (False, True)))
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,10 @@ from comparison import compared
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
 from tests.process_tree import command_line, descendants
+from tests.stage_calls import stage_calls
 from turnwise.experiment import Experiment, load, single
 from turnwise.store import Reference, default_store
-from turnwise.training_runs.observing import Observer, StageCall, observing
+from turnwise.training_runs.observing import StageCall
 from turnwise.training_runs.state import Prepared, Run
 
 pytestmark = pytest.mark.chain
@@ -54,17 +55,9 @@ def nobody(*said: Any) -> None:
     """Hears what is said and does nothing."""
 
 
-class Calls(Observer):
-    """The stage calls of this process."""
-
-    def __init__(self) -> None:
-        self.made: list[StageCall] = []
-
-    def finished(self, call: StageCall) -> None:
-        self.made.append(call)
-
-    def rollouts(self, *, cached: bool) -> list[str]:
-        return [call.label.split()[-1] for call in self.made if call.stage == "rollout" and call.cached == cached]
+def rollouts(calls: list[StageCall], *, cached: bool) -> list[str]:
+    """The iterations whose rollouts were cached, or not."""
+    return [call.label.split()[-1] for call in calls if call.stage == "rollout" and call.cached == cached]
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +109,12 @@ def a_sampler() -> Iterator[tuple[Sampler, list[StageCall], list[str]]]:
 def test_a_process_that_samples_ahead_changes_nothing_but_who_samples(
     alone: tuple[Run, Path], fresh: Prepared, prefect_server: str
 ) -> None:
-    calls, others = Calls(), samplers(os.getpid())
-    with a_sampler() as (sampler, reports, warnings), observing(calls):
+    others = samplers(os.getpid())
+    with a_sampler() as (sampler, reports, warnings), stage_calls() as calls:
         run = train(experiment(), fresh, "base", 1, sampler=sampler)
     assert everything(run) == everything(alone[0])
-    assert [call.label.split()[-1] for call in reports] == calls.rollouts(cached=True) == ["2", "3", "4"]
-    assert calls.rollouts(cached=False) == ["1"] and not warnings
+    assert [call.label.split()[-1] for call in reports] == rollouts(calls, cached=True) == ["2", "3", "4"]
+    assert rollouts(calls, cached=False) == ["1"] and not warnings
     assert samplers(os.getpid()) == others
     with a_sampler() as (sampler, reports, _):
         assert everything(train(experiment(), fresh, "base", 1, sampler=sampler)) == everything(run)
@@ -145,11 +138,10 @@ def test_a_sampler_that_is_killed_is_replaced_and_its_rollout_is_sampled_here(
             os.kill(killed[0], signal.SIGKILL)
 
     monkeypatch.setattr(Sampler, "begin", begin_and_kill)
-    calls = Calls()
-    with a_sampler() as (sampler, reports, warnings), observing(calls):
+    with a_sampler() as (sampler, reports, warnings), stage_calls() as calls:
         run = train(experiment(), fresh, "base", 1, sampler=sampler)
     assert everything(run) == everything(alone[0])
-    assert calls.rollouts(cached=False) == ["1", "2"] and len(reports) == 2
+    assert rollouts(calls, cached=False) == ["1", "2"] and len(reports) == 2
     assert len(warnings) == 1 and "ended with status -9; its rollout is sampled here" in warnings[0]
 
 

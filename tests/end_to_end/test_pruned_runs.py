@@ -11,13 +11,13 @@ import pytest
 
 from flows.train import train
 from tasks.restoring import MODELS, opened
+from tests.stage_calls import computed, stage_calls
 from turnwise.errors import ArtifactError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.adapter import has_adapter
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.retention import Keep, files_to_prune
-from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Iteration, Prepared, Run
 
 pytestmark = pytest.mark.chain
@@ -56,16 +56,6 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def experiment(**settings: Any) -> Experiment:
     return load(ROOT / "params.yaml", [TINY], {**SMALL, **settings})
-
-
-class Computed(Observer):
-    """The stages that were computed and not found."""
-
-    def __init__(self) -> None:
-        self.stages: list[str] = []
-
-    def finished(self, call: StageCall) -> None:
-        self.stages += [] if call.cached else [call.stage]
 
 
 def everything(run: Run) -> list[Reference | None]:
@@ -112,10 +102,9 @@ def test_a_run_prunes_behind_itself_and_a_repeat_computes_nothing(
     assert everything(run) == unpruned
     assert left(learned(run)) == ["metrics", "weights", "metrics", "all"]
     assert left([fresh.warm_start]) == ["all"]
-    again = Computed()
-    with observing(again):
+    with stage_calls() as again:
         assert everything(train(experiment(), fresh, "base", 1)) == unpruned
-    assert again.stages == []
+    assert computed(again) == []
     assert left(learned(run)) == ["metrics", "weights", "metrics", "all"]
 
 
@@ -127,10 +116,9 @@ def test_a_repeat_with_an_adapter_makes_no_pruned_adapter_again(
     kept = left(learned(run))
     assert "metrics" in kept, "some adapters were pruned"
     MODELS.forget()
-    again = Computed()
-    with observing(again):
+    with stage_calls() as again:
         assert everything(train(adapted, fresh, "base", 1)) == everything(run)
-    assert again.stages == [] and left(learned(run)) == kept
+    assert computed(again) == [] and left(learned(run)) == kept
     assert "made again" not in caplog.text
 
 
@@ -157,10 +145,9 @@ def test_another_variant_with_the_same_policies_finds_them_though_they_were_prun
 ) -> None:
     train(experiment(), fresh, "base", 1)
     MODELS.forget()
-    computed = Computed()
-    with observing(computed):
+    with stage_calls() as calls:
         often = train(experiment(**{"evaluation.every": 1}), fresh, "often", 1)
-    assert set(computed.stages) == {"evaluate"}
+    assert set(computed(calls)) == {"evaluate"}
     assert [iteration.policy for iteration in often.iterations] == unpruned[2:-1:7]
     assert left(learned(often)) == ["weights", "weights", "weights", "all"]
 
@@ -202,7 +189,6 @@ def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str
         store.verify(reference)
     first = run.iterations[0].policy
     assert store.pruned(first) == gone, "what was made on the way is pruned again"
-    again = Computed()
-    with observing(again):
+    with stage_calls() as again:
         assert everything(train(chosen, fresh, "base", 1)) == everything(run)
-    assert again.stages == []
+    assert computed(again) == []

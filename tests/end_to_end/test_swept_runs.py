@@ -18,12 +18,13 @@ from flows.plan import plan_runs
 from flows.sweep import sweep_experiment, sweep_seeds
 from flows.workers.runs import FollowedRun, Report
 from flows.workers.sharing import SharedRuns
+from tests.stage_calls import stage_calls
 from turnwise.config.sweeps import candidates
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.store import Store, default_store
 from turnwise.training_runs.display import WorkerView
-from turnwise.training_runs.observing import Observer, StageCall, observing
+from turnwise.training_runs.observing import StageCall
 from turnwise.training_runs.state import Prepared
 from turnwise.training_runs.work_left import kind_of
 
@@ -37,21 +38,11 @@ def tiny(*settings: str) -> Experiment:
     return load(ROOT / "params.yaml", [TINY], settings)
 
 
-class Calls(Observer):
-    """The stages that were called."""
-
-    def __init__(self) -> None:
-        self.made: list[StageCall] = []
-
-    def finished(self, call: StageCall) -> None:
-        self.made.append(call)
-
-    @property
-    def parameters(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each stage with the parameters under which its artifact was made."""
-        for call in self.made:
-            for record in default_store().lineage(call.reference).values():
-                yield call.stage, record["parameters"]
+def parameters(calls: list[StageCall]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each stage with the parameters under which its artifact was made."""
+    for call in calls:
+        for record in default_store().lineage(call.reference).values():
+            yield call.stage, record["parameters"]
 
 
 @pytest.fixture
@@ -63,12 +54,11 @@ def results(fresh: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_no_test_task_and_no_seed_of_the_comparison_takes_part_and_a_repeat_costs_nothing(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calls, again = Calls(), Calls()
-    with observing(calls):
+    with stage_calls() as calls:
         assert status_of([*COMMAND, "-s", "optimization.iterations=1"]) == 0
-    splits = {name: found["split"] for name, found in calls.parameters if "split" in found and name != "task_set"}
+    splits = {name: found["split"] for name, found in parameters(calls) if "split" in found and name != "task_set"}
     assert splits == {"evaluate": "validation"}
-    seeds = {found["seed"] for name, found in calls.parameters if name == "rollout"}
+    seeds = {found["seed"] for name, found in parameters(calls) if name == "rollout"}
     assert seeds == {1001, 1002} and seeds.isdisjoint(tiny().ablation.seeds)
     written = json.loads((results / "sweep.json").read_text())
     assert [each["values"][RATE] for each in written["candidates"]] == [0.0004, 0.005]
@@ -77,12 +67,12 @@ def test_no_test_task_and_no_seed_of_the_comparison_takes_part_and_a_repeat_cost
     assert "against the best" in said and f"Best: {RATE} {written['best'][RATE]}" in said
     following = shlex.split(said.rpartition("next    ")[2])
     assert following[-4:] == ["-s", "optimization.iterations=1", "-s", f"{RATE}={written['best'][RATE]}"]
-    with observing(again):
+    with stage_calls() as again:
         assert status_of([*COMMAND, "-s", "optimization.iterations=1"]) == 0
-    assert all(call.cached for call in again.made)
+    assert all(call.cached for call in again)
     swept = sweep_experiment(tiny("optimization.iterations=1"), candidates({RATE: [0.0004, 0.005]}), seeds=2)
     planned = plan_runs(swept, tested=False)
-    assert Counter(kind_of(call.stage, call.label) for call in again.made) == planned.kinds == planned.recorded
+    assert Counter(kind_of(call.stage, call.label) for call in again) == planned.kinds == planned.recorded
 
 
 @pytest.mark.parametrize("fault", [False, True])

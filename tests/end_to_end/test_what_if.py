@@ -11,13 +11,13 @@ from comparison import Computed
 
 import turnwise as tw
 from flows.commands import cli
+from tests.stage_calls import computed, stage_calls
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.records.record import recorded_here
 from turnwise.records.what_if import other_experiment
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun
-from turnwise.training_runs.observing import Observer, StageCall, observing
 
 pytestmark = pytest.mark.chain
 
@@ -34,14 +34,6 @@ def runs(tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return {run.artifacts.variant: run for run in recorded_here(uri, "tiny")}
 
 
-class Calls(Observer):
-    def __init__(self) -> None:
-        self.made: list[tuple[str, bool]] = []
-
-    def finished(self, call: StageCall) -> None:
-        self.made.append((call.stage, call.cached))
-
-
 def test_another_rule_begins_with_its_own_options(runs: dict[str, RecordedRun]) -> None:
     recorded, other = other_experiment(runs["mt-grpo"], 1, ["credit.estimator=rloo"])
     assert recorded.credit.options["rule"] == "paper" and "rule" not in other.credit.options
@@ -50,13 +42,13 @@ def test_another_rule_begins_with_its_own_options(runs: dict[str, RecordedRun]) 
 
 
 def test_a_rollout_credited_otherwise_has_the_credit_of_the_run_that_learned_so(runs: dict[str, RecordedRun]) -> None:
-    calls = Calls()
-    with observing(calls):
+    with stage_calls() as calls:
         found = tw.what_if("grpo-or seed 1", OTHERWISE, iteration=1, quiet=True)
     theirs = runs["mt-grpo"].artifacts.iterations[0]
     assert runs["grpo-or"].artifacts.iterations[0]["rollout"] == theirs["rollout"], "both start alike"
     assert found.report.lineage["credit, what if"] == str(theirs["credit"])
-    assert calls.made == [("credit", True), ("first_steps", False)], "the other run has computed that credit"
+    assert [call.stage for call in calls] == ["credit", "first_steps"]
+    assert computed(calls) == ["first_steps"], "the other run has computed that credit"
     steps = found.report.steps
     assert {name: step is not None and step["approximate_kl"] > 0 for name, step in steps.items()} == {
         "recorded": True,
@@ -65,24 +57,22 @@ def test_a_rollout_credited_otherwise_has_the_credit_of_the_run_that_learned_so(
     cosine = found.report.cosines["what if"]
     assert cosine is not None and -1.0 <= cosine < 0.9999
     assert {each.key for each in found.report.settings} == {"credit.estimator", "credit.options.rule"}
-    again = Calls()
-    with observing(again):
+    with stage_calls() as again:
         assert tw.what_if("grpo-or seed 1", OTHERWISE, iteration=1, quiet=True).report == found.report
-    assert again.made == [("credit", True), ("first_steps", True)]
+    assert [call.stage for call in again] == ["credit", "first_steps"] and not computed(again)
     frame = found.turns()
     assert len(frame) == sum(rule.turns for rule in found.report.rules[:1])
     assert frame["what if"].sub(frame["recorded"]).abs().max() > 0
 
 
 def test_what_the_policy_is_needed_for_is_scored_again(runs: dict[str, RecordedRun]) -> None:
-    calls = Calls()
     settings = {
         "credit.estimator": "optimal-token-baseline",
         "optimization.reference": {"coefficient": 0.1, "estimator": "k2", "place": "loss"},
     }
-    with observing(calls):
+    with stage_calls() as calls:
         found = tw.what_if("grpo-or seed 1", settings, iteration=1, quiet=True)
-    assert sorted(stage for stage, _ in calls.made) == ["credit", "first_steps", "reference", "rescore"]
+    assert sorted(call.stage for call in calls) == ["credit", "first_steps", "reference", "rescore"]
     assert all(sample["what if"].token_advantages is not None for sample in found.shown)
 
 

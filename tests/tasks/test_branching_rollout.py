@@ -13,6 +13,7 @@ from stage_samples import rollout_parameters
 from flows.prepare import prepare_materials, prepare_policy
 from flows.train import train
 from tasks.rollout.rollout import rollout
+from tests.stage_calls import stage_calls
 from turnwise import seeding
 from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed
@@ -22,7 +23,6 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_arrays, read_trajectories
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
-from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Prepared, play_parameters
 from turnwise.world import Observation
 
@@ -60,12 +60,6 @@ def prepared(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def rolled_out(prepared: Prepared, scheme: str) -> tuple[Reference, bool]:
     """The rollout of one scheme, and whether it was found."""
-    calls: list[StageCall] = []
-
-    class Listener(Observer):
-        def finished(self, call: StageCall) -> None:
-            calls.append(call)
-
     trees = {"rollout.trees": 2, "rollout.group_size": 2 * BRANCHES} if scheme == "tree" else {}
     chosen = experiment(**{"rollout.scheme": scheme, **trees})
     parameters = rollout_parameters(
@@ -77,7 +71,7 @@ def rolled_out(prepared: Prepared, scheme: str) -> tuple[Reference, bool]:
         branches=chosen.branches,
         seed=SEED,
     )
-    with observing(Listener()):
+    with stage_calls() as calls:
         made = rollout(
             parameters, policy=prepared.warm_start, tokenizer=prepared.tokenizer, task_set=prepared.train_task_set
         )

@@ -11,11 +11,11 @@ from flows.prepare import prepare_materials, prepare_policy
 from lab.pretraining.configuration import Pretraining, load_pretraining
 from lab.pretraining.pretrain import pretrain
 from tests.end_to_end.project_copy import ROOT, TINY
+from tests.stage_calls import computed, stage_calls
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.policy import pretrained
 from turnwise.store import default_store
-from turnwise.training_runs.observing import Observer, StageCall, observing
 
 SMALL = """
 seed: 0
@@ -51,18 +51,6 @@ policies:
 """
 
 
-class Computed(Observer):
-    """Counts the stages that were computed."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def finished(self, call: StageCall) -> None:
-        """Remember a stage that was not found in the store."""
-        if not call.cached:
-            self.names.append(call.stage)
-
-
 @pytest.fixture
 def configuration(tmp_path: Path) -> Pretraining:
     (tmp_path / "small.yaml").write_text(SMALL)
@@ -74,18 +62,16 @@ def test_a_base_policy_is_made_once_and_an_experiment_starts_from_it(
 ) -> None:
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
     folder, console = tmp_path / "base", Console(quiet=True)
-    counted = Computed()
-    with observing(counted):
+    with stage_calls() as calls:
         pretrain(configuration, [], folder, console)
-    assert counted.names.count("pretraining") == 2
+    assert computed(calls).count("pretraining") == 2
     card = (folder / "base-tiny" / "README.md").read_text()
     assert "| lake | " in card
     assert "| search | " in card
     before = (folder / "base-tiny" / "model.safetensors").read_bytes()
-    again = Computed()
-    with observing(again):
+    with stage_calls() as again:
         pretrain(configuration, ["base-tiny"], folder, console)
-    assert again.names == []
+    assert computed(again) == []
     assert (folder / "base-tiny" / "model.safetensors").read_bytes() == before
 
     monkeypatch.setattr(pretrained, "BASE_POLICIES", folder)
