@@ -12,6 +12,7 @@ from envs.frozen_lake.lake import ACTIONS, LakeEnvironment
 from envs.frozen_lake.planner import make_lake, plan
 from turnwise import seeding
 from turnwise.checking import check_world
+from turnwise.checking.playing import play
 from turnwise.world import SPLITS, Remaining, Split, Task, make_world
 
 
@@ -21,22 +22,6 @@ def environment_on(*rows: str, seed: int = 0, **parameters: Any) -> LakeEnvironm
     environment = LakeEnvironment(world, task, LakeBoard(rows), seed)
     environment.reset()
     return environment
-
-
-def play(world: FrozenLake, task: Task, seed: int, baseline: str) -> bool:
-    environment = world.make(task, seed)
-    environment.reset()
-    generator = seeding.generator(seed, "player", task.id)
-    turns, actions = world.limits.turns, world.limits.actions or 0
-    while turns > 0 and actions > 0:
-        decision = environment.decide(baseline, generator, Remaining(turns, world.limits.actions_per_turn, actions))
-        turns -= 1
-        for action in decision.actions:
-            actions -= 1
-            step = environment.step(action)
-            if step.terminated:
-                return step.success
-    return False
 
 
 # Tasks and boards
@@ -324,7 +309,7 @@ def test_the_oracle_wins_as_often_as_the_plan_promises() -> None:
     for task in tasks:
         board = world.make(task, 0)._board
         promised.append(plan(board, 0.8, 5, 2, 10).probability(board.start, 5, 10))
-        won += play(world, task, 3, "oracle")
+        won += play(world, task, 3, "oracle").success
     # Standard error of a share of 0.9 over 400 episodes: 0.015.
     assert abs(won - sum(promised)) / len(tasks) < 0.045
 
@@ -332,7 +317,7 @@ def test_the_oracle_wins_as_often_as_the_plan_promises() -> None:
 def test_the_random_baseline_wins_as_often_as_is_known_of_this_lake() -> None:
     # 21 to 25 percent on RAGEN's boards (field notes); standard error over 500 boards 0.018.
     world = FrozenLake(actions_per_turn=1, turns=10)
-    won = sum(play(world, task, 3, "random") for task in world.tasks("train", 500)) / 500
+    won = sum(play(world, task, 3, "random").success for task in world.tasks("train", 500)) / 500
     assert 0.16 < won < 0.28
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from envs.search.documents import DocumentIndex
+from turnwise.checking.playing import play
+from turnwise.world import Task, World
 
 SYLLABLES = ("ka", "lo", "mi", "ru", "te", "va", "no", "si")
 RIVERS = tuple(
@@ -32,6 +35,13 @@ def write_corpus(folder: Path, written: list[dict[str, str]] | None = None) -> P
     lines = [json.dumps(document) for document in (documents() if written is None else written)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def totals_of(world: World, task: Task, baseline: str) -> Counter[str]:
+    """The sums of all rewards and metrics over an episode of a baseline policy, whose actions are all valid."""
+    steps = play(world, task, 3, baseline).steps
+    assert all(step.valid for step in steps)
+    return sum((Counter({**step.rewards, **step.metrics}) for step in steps), Counter())
 
 
 def asked(river: str) -> str:

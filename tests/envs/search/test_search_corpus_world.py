@@ -13,6 +13,7 @@ from corpus_samples import (
     asked,
     documents,
     server,
+    totals_of,
     write_corpus,
     write_nq_open,
     write_squad,
@@ -26,7 +27,6 @@ from envs.search.corpus_world import SearchCorpus
 from envs.search.documents import DocumentIndex
 from envs.search.question_files import OpenQuestion
 from envs.search.retriever import Document
-from turnwise import seeding
 from turnwise.agent.formats import make_format
 from turnwise.checking import check_world
 from turnwise.world import SPLITS, Remaining, Task
@@ -63,20 +63,6 @@ def on_disk(folder: Path, write: Callable[[Path], Path] = write_squad) -> dict[s
     return {"questions": str(write(folder)), "corpus": str(write_corpus(folder))}
 
 
-def play(world: SearchCorpus, task: Task, baseline: str) -> Counter[str]:
-    environment = world.make(task, 0)
-    environment.reset()
-    totals: Counter[str] = Counter()
-    generator = seeding.generator(3, "test player", task.id)
-    for left in range(world.limits.turns, 0, -1):
-        step = environment.step(environment.decide(baseline, generator, remaining(left)).actions[0])
-        assert step.valid
-        totals.update({**step.rewards, **step.metrics})
-        if step.terminated:
-            break
-    return totals
-
-
 # The contract
 
 
@@ -99,9 +85,9 @@ def test_the_world_keeps_the_contract_with_a_retriever(tmp_path: Path) -> None:
 def test_the_oracle_answers_all_and_chance_hardly_any(tmp_path: Path) -> None:
     world = SearchCorpus(**on_disk(tmp_path))
     tasks = world.tasks("train", 100)
-    oracle = sum((play(world, task, "oracle") for task in tasks), Counter())
+    oracle = sum((totals_of(world, task, "oracle") for task in tasks), Counter())
     assert oracle["exact_match"] == oracle["f1"] == oracle["answer_in_results"] == oracle["searches"] == 100
-    chance = sum((play(world, task, "random") for task in tasks), Counter())
+    chance = sum((totals_of(world, task, "random") for task in tasks), Counter())
     assert chance["exact_match"] <= 3
 
 
@@ -180,7 +166,7 @@ def test_an_article_that_helps_to_find_its_passage_needs_a_turn_more(tmp_path: P
     with pytest.raises(ValueError, match="at most 0"):
         SearchCorpus(**found, turns=2).tasks("train", 1)
     world = SearchCorpus(**found, turns=3)
-    totals = play(world, world.tasks("train", 1)[0], "oracle")
+    totals = totals_of(world, world.tasks("train", 1)[0], "oracle")
     assert totals["exact_match"] == 1 and totals["searches"] == 2
 
 

@@ -2,6 +2,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from corpus_samples import totals_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -24,25 +25,10 @@ def begin(name: str, passages: int = 3) -> SearchEnvironment:
     return environment
 
 
-def play(world: Search, task: Task, baseline: str) -> Counter[str]:
-    environment = world.make(task, 0)
-    environment.reset()
-    totals: Counter[str] = Counter()
-    for turn in range(world.limits.turns):
-        generator = seeding.generator(3, "test player", task.id, turn)
-        (action,) = environment.decide(baseline, generator, remaining(world.limits.turns - turn)).actions
-        step = environment.step(action)
-        assert step.valid
-        totals.update({**step.rewards, **step.metrics})
-        if step.terminated:
-            break
-    return totals
-
-
 def shares(world: Search, baseline: str, count: int = 300) -> dict[str, float]:
     totals: Counter[str] = Counter()
     for task in world.tasks("test", count):
-        totals.update(play(world, task, baseline))
+        totals.update(totals_of(world, task, baseline))
     return {name: value / count for name, value in totals.items()}
 
 
@@ -163,7 +149,7 @@ def test_equal_knowledge_is_an_equal_state_whatever_led_to_it() -> None:
 def test_the_oracle_answers_every_question_with_a_search_per_hop_at_most(hops: list[int], turns: int) -> None:
     world = Search(hops=hops, turns=turns)
     for task in world.tasks("test", 120):
-        totals = play(world, task, "oracle")
+        totals = totals_of(world, task, "oracle")
         assert totals["exact_match"] == 1.0, task.id
         # A passage on the capital may come up together with the fact that names it: then a search is saved.
         assert totals["searches"] <= (0 if task.tags["needless"] else int(task.tags["hops"])), task.id
