@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.optimizer import NamedAdamW
+from turnwise.policy.scoring import MicroBatch, lay_out
 
 _loaded: dict[bytes, Learner] = {}
 
@@ -54,3 +56,15 @@ def relative_difference(found: dict[str, torch.Tensor], expected: dict[str, torc
     assert found.keys() == expected.keys()
     difference = torch.cat([(found[name] - expected[name]).flatten().double() for name in expected])
     return float(difference.norm() / torch.cat([expected[name].flatten().double() for name in expected]).norm())
+
+
+def micro_batch_of(lengths: list[int]) -> MicroBatch:
+    """Sequences of these lengths, in which every third token and the last one is a reply token."""
+    draw = torch.Generator().manual_seed(1)
+    sequences = []
+    for length in lengths:
+        tokens = torch.randint(3, 300, (length,), generator=draw).tolist()
+        turns = [place // 3 if place % 3 == 2 or place == length - 1 else -1 for place in range(length)]
+        sequences.append(TokenSequence(tuple(tokens), tuple(turns), (0.0,) * length))
+    (micro_batch,) = lay_out(SequenceBatch.of(sequences), 10_000, 0, torch.device("cpu"))
+    return micro_batch

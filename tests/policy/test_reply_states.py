@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from gradient_samples import in_float64, relative_difference
+from gradient_samples import in_float64, micro_batch_of, relative_difference
 from policy_samples import two_turn_sequences
 from transformers import (
     AutoModelForCausalLM,
@@ -70,18 +70,6 @@ def model_of(config: PretrainedConfig) -> PreTrainedModel:
         if "norm" in name or "bias" in name:
             torch.nn.init.normal_(parameter, mean=1.0, std=0.3)
     return model
-
-
-def micro_batch_of(lengths: list[int]) -> MicroBatch:
-    """Sequences of these lengths, in which every third token and the last one is a reply token."""
-    draw = torch.Generator().manual_seed(1)
-    sequences = []
-    for length in lengths:
-        tokens = torch.randint(3, 300, (length,), generator=draw).tolist()
-        turns = [place // 3 if place % 3 == 2 or place == length - 1 else -1 for place in range(length)]
-        sequences.append(TokenSequence(tuple(tokens), tuple(turns), (0.0,) * length))
-    (micro_batch,) = lay_out(SequenceBatch.of(sequences), 10_000, 0, torch.device("cpu"))
-    return micro_batch
 
 
 def beginning_alike() -> MicroBatch:

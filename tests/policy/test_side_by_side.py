@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from gradient_samples import in_float64, relative_difference
+from gradient_samples import in_float64, micro_batch_of, relative_difference
 from policy_samples import two_turn_sequences
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
 from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
-from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.policy import side_by_side
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.model import load_policy, trained_parameters
 from turnwise.policy.reply_states import leaves_padding_out, padded_reply_states
-from turnwise.policy.scoring import MicroBatch, lay_out
 from turnwise.policy.side_by_side import (
     SIDE_BY_SIDE,
     Boundaries,
@@ -54,18 +52,6 @@ def on_a_card(monkeypatch: pytest.MonkeyPatch) -> Choose:
     return lambda chosen: monkeypatch.setattr(
         "turnwise.policy.model.can_lie_side_by_side", lambda model, device_type, *, compiled: chosen
     )
-
-
-def micro_batch_of(lengths: list[int]) -> MicroBatch:
-    """Sequences of these lengths, in which every second token is a reply's."""
-    draw = torch.Generator().manual_seed(1)
-    sequences = []
-    for length in lengths:
-        tokens = torch.randint(3, 300, (length,), generator=draw).tolist()
-        turns = tuple(place // 2 if place % 2 else -1 for place in range(length))
-        sequences.append(TokenSequence(tuple(tokens), turns, (0.0,) * length))
-    (micro_batch,) = lay_out(SequenceBatch.of(sequences), 10_000, 0, torch.device("cpu"))
-    return micro_batch
 
 
 @pytest.mark.parametrize("lengths", [[17, 9, 2, 12], [8, 8], [5]], ids=str)
