@@ -18,7 +18,7 @@ from turnwise.world import World
 
 
 def found(world: World, **parameters: Any) -> str:
-    plugin_identity.forget_contents()
+    plugin_identity._first.clear()
     return reads_are_declared(Subject(world, parameters, 2, 0, 1))
 
 

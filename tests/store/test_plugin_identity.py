@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from turnwise.errors import ConfigurationError
 from turnwise.plugins import versions
 from turnwise.store import plugin_identity
 from turnwise.store.plugin_identity import (
-    forget_contents,
     outside_file,
     plugin_ingredients,
     what_it_reads,
@@ -76,10 +75,8 @@ class Library(Corridor):
 
 
 @pytest.fixture(autouse=True)
-def a_new_process() -> Iterator[None]:
-    forget_contents()
-    yield
-    forget_contents()
+def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin_identity, "_first", {})
 
 
 @pytest.fixture
@@ -109,7 +106,7 @@ def test_another_place_is_the_same_world_and_another_content_is_another(book: Pa
     copied.write_bytes(book.read_bytes())
     assert world_ingredients(section(book=str(copied))) == world_ingredients(section(book=str(book)))
     copied.write_text("Another story")
-    forget_contents()
+    plugin_identity._first.clear()
     assert world_ingredients(section(book=str(copied))) != world_ingredients(section(book=str(book)))
 
 
@@ -139,5 +136,5 @@ def test_a_file_that_is_missing_or_changes_while_a_process_plays_is_refused(book
     book.write_text("Twice upon a time, then")
     with pytest.raises(ConfigurationError, match=r"world\.parameters\.book.*TW-changed-file"):
         what_it_reads(Library, {"book": str(book)})
-    forget_contents()
+    plugin_identity._first.clear()
     assert what_it_reads(Library, {"book": str(book)}) != before

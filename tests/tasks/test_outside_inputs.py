@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -93,12 +93,10 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contents are those of the first look in a process; what is asked for is what this test says."""
-    plugin_identity.forget_contents()
+    monkeypatch.setattr(plugin_identity, "_first", {})
     monkeypatch.setattr(plugin_identity, "versions", lambda names: {name: VERSIONS[name] for name in names})
-    yield
-    plugin_identity.forget_contents()
 
 
 def reading(place: Path, **more: Any) -> dict[str, Any]:
@@ -189,7 +187,7 @@ def test_what_a_world_reads_is_part_of_every_stage_that_plays_it(
 ) -> None:
     before = key(stage, world=section(place))
     changed = change(place, monkeypatch)
-    plugin_identity.forget_contents()
+    plugin_identity._first.clear()
     after = key(stage, world=section(place, **changed))
     assert (after != before) == (change in COUNTS)
 

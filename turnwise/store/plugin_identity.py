@@ -110,11 +110,6 @@ def what_it_reads(world: type[World], parameters: Mapping[str, Any]) -> dict[str
     }
 
 
-def forget_contents() -> None:
-    """Forget the contents seen so far: the next look at each file counts as the first."""
-    _first.clear()
-
-
 def _content(key: str, path: Path) -> str:
     if path.is_dir():
         found = outside_files(path, (file for file in sorted(path.rglob("*")) if file.is_file())).content
