@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from turnwise.store import Reference
-from turnwise.store.placed_artifacts import name_of, name_of_note, notes_among, pruned_in, references_among
+from turnwise.store.placed_artifacts import name_of, name_of_note, notes_among, references_among
+from turnwise.store.pruning import pruned_in
 
 ONE, OTHER = Reference(kind="policy", digest="0" * 32), Reference(kind="policy", digest="1" * 32)
 

@@ -27,7 +27,6 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +34,14 @@ from turnwise.errors import ArtifactError
 from turnwise.store import pruning
 from turnwise.store.atomic_write import grant, sync, write_durably
 from turnwise.store.digests import sha256_of
-from turnwise.store.files import folders_of
+from turnwise.store.files import folders_of, matching
 from turnwise.store.index import VerifiedIndex, state_of
 from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe
 from turnwise.store.notes import Clock, Lineage, read_note, write_note
 from turnwise.store.place import SharedPlace
+from turnwise.store.pruning import PRUNED
 
 DRAFTS = ".drafts"
-PRUNED = ".pruned.json"
 EVERYTHING = ("*",)
 ABANDONED_AFTER_SECONDS = 24 * 3600.0
 DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -126,11 +125,7 @@ class Store:
         if not self._beside(reference, PRUNED).exists():
             return []
         folder = self._path(reference)
-        return [
-            name
-            for name in self.manifest(reference).files
-            if any(fnmatchcase(name, pattern) for pattern in needed) and not (folder / name).exists()
-        ]
+        return [name for name in matching(self.manifest(reference).files, needed) if not (folder / name).exists()]
 
     def prune(self, reference: Reference, files: Sequence[str]) -> int:
         """Remove the files that match these patterns, and return the bytes freed; manifest and notes stay.
@@ -146,8 +141,7 @@ class Store:
     def _remove(self, reference: Reference, files: Sequence[str]) -> int:
         """Remove the files that match these patterns from the artifact's folder, which is locked; the bytes freed."""
         folder, named = self._path(reference), self.manifest(reference).files
-        names = [name for name in named if any(fnmatchcase(name, pattern) for pattern in files)]
-        names = [name for name in names if (folder / name).exists()]
+        names = [name for name in matching(named, files) if (folder / name).exists()]
         if not names:
             return 0
         intact = self._verified.vouches_for(reference, state_of(folder))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from os import DirEntry
 from pathlib import Path
 
@@ -15,6 +16,12 @@ def files_below(folder: Path) -> Iterator[tuple[str, DirEntry[str]]]:
     Whatever is not a folder counts as a file; links are not followed. A folder that does not exist has no files.
     """
     yield from _below(os.fspath(folder), "")
+
+
+def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """The names that match one of these patterns (e.g. `model*`), in order."""
+    wanted = list(patterns)
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in wanted)]
 
 
 def folders_of(folder: Path) -> Iterator[str]:

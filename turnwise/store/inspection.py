@@ -18,19 +18,18 @@ from turnwise.errors import ArtifactError
 from turnwise.store.artifacts import DIGEST, DRAFTS, Store
 from turnwise.store.digests import sha256_of
 from turnwise.store.index import INDEX
-from turnwise.store.manifest import KIND, MANIFEST, FileEntry, Manifest, Reference
+from turnwise.store.manifest import KIND, MANIFEST, FileEntry, Reference, manifest_of
 from turnwise.store.notes import Clock, Lineage, damage
 from turnwise.store.place import MARKER, SharedPlace
 from turnwise.store.placed_artifacts import (
-    PRUNED,
     RESULTS,
     STORE,
     name_of,
     name_of_note,
     notes_among,
-    pruned_in,
     references_among,
 )
+from turnwise.store.pruning import PRUNED, pruned_in
 
 PATIENCE_SECONDS = 60.0
 """How long to wait for a database that another process has locked for writing."""
@@ -169,9 +168,7 @@ def _damaged(
             except ValueError:
                 yield f"{place.url}/{name} cannot be read"
     try:
-        manifest = Manifest.model_validate_json(content.get(name_of(reference, MANIFEST), b""))
-        if manifest.reference != reference:
-            raise ValueError("it is another one's")
+        manifest = manifest_of(reference, content.get(name_of(reference, MANIFEST), b""))
     except ValueError:
         yield f"{place.url}/{name_of(reference, MANIFEST)} is not the manifest of {reference}"
         return

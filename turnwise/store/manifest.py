@@ -55,6 +55,14 @@ class Manifest(BaseModel):
         return Reference(kind=self.kind, digest=digest_of(self.model_dump(mode="json")))
 
 
+def manifest_of(reference: Reference, content: bytes) -> Manifest:
+    """The manifest of an artifact, from its text. Raises ValueError where it is none, or another one's."""
+    manifest = Manifest.model_validate_json(content)
+    if manifest.reference != reference:
+        raise ValueError(f"it is that of {manifest.reference}")
+    return manifest
+
+
 class Draft:
     """An artifact that is being written: put files into `folder` and numbers into `metrics`."""
 

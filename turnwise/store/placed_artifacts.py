@@ -12,20 +12,17 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from turnwise.errors import ArtifactError
 from turnwise.store.atomic_write import sync
 from turnwise.store.digests import sha256_of
-from turnwise.store.manifest import KIND, MANIFEST, FileEntry, Manifest, Reference
+from turnwise.store.manifest import KIND, MANIFEST, FileEntry, Manifest, Reference, manifest_of
 from turnwise.store.place import SharedPlace
-from turnwise.store.pruning import PrunedFiles
+from turnwise.store.pruning import PRUNED, PrunedFiles, pruned_in
 
 logger = logging.getLogger(__name__)
 
 STORE, RESULTS = "store", "results"
 """The folders of a place: artifacts, and the records of what stages returned."""
-PRUNED = ".pruned.json"
 _MANIFEST = re.compile(rf"{STORE}/({KIND.strip('^$')})/([0-9a-f]{{32}})/{re.escape(MANIFEST)}")
 
 
@@ -61,14 +58,6 @@ def references_among(names: Mapping[str, int]) -> list[Reference]:
     return [Reference(kind=match[1], digest=match[2]) for match in found if match]
 
 
-def pruned_in(content: bytes) -> frozenset[str]:
-    """The files that a record of pruned files names; none where there is no record or it cannot be read."""
-    try:
-        return frozenset(PrunedFiles.model_validate_json(content).files)
-    except ValidationError:
-        return frozenset()
-
-
 class PlacedArtifacts:
     """The artifacts of a shared place, as one process sees them. Raises what `SharedPlace` does."""
 
@@ -97,9 +86,7 @@ class PlacedArtifacts:
             ArtifactError: it is damaged, or a part of it is missing.
         """
         try:
-            manifest = Manifest.model_validate_json(content.get(name_of(reference, MANIFEST), b""))
-            if manifest.reference != reference:
-                raise ValueError("it is another one's")
+            manifest = manifest_of(reference, content.get(name_of(reference, MANIFEST), b""))
         except ValueError as error:
             self._distrusted.setdefault(reference, set()).add(MANIFEST)
             raise self._damaged(reference, "its manifest cannot be read") from error

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+PRUNED = ".pruned.json"
+"""What the name of a record ends with."""
 MOST_LOCKED = 64
 """Most folders that one `reading` block keeps locked; beyond it the oldest lock is released, since that folder was
 probably read long ago. Bounds the open file descriptors."""
@@ -37,8 +39,16 @@ class PrunedFiles(BaseModel):
 def recorded_in(record: Path) -> frozenset[str]:
     """The files that a record names; none where it is missing or unreadable, so that missing files count as damage."""
     try:
-        return frozenset(PrunedFiles.model_validate_json(record.read_bytes()).files)
-    except (FileNotFoundError, ValidationError):
+        return pruned_in(record.read_bytes())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def pruned_in(content: bytes) -> frozenset[str]:
+    """The files that a record's content names; none where it cannot be read."""
+    try:
+        return frozenset(PrunedFiles.model_validate_json(content).files)
+    except ValidationError:
         return frozenset()
 
 

@@ -16,11 +16,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from fnmatch import fnmatchcase
 from typing import Any
 
 from turnwise.config.schema import Storage
 from turnwise.store.artifacts import Store
+from turnwise.store.files import matching
 from turnwise.store.manifest import Reference
 from turnwise.store.notes import references_in
 
@@ -142,13 +142,9 @@ def removals(
 
 
 def _removal(store: Store, reference: Reference, patterns: tuple[str, ...]) -> Removal:
-    there = set(store.manifest(reference).files) - set(store.pruned(reference))
-    entries = {
-        name: entry.bytes
-        for name, entry in store.manifest(reference).files.items()
-        if name in there and any(fnmatchcase(name, pattern) for pattern in patterns)
-    }
-    return Removal(reference, tuple(entries), sum(entries.values()))
+    files, gone = store.manifest(reference).files, store.pruned(reference)
+    there = [name for name in matching(files, patterns) if name not in gone]
+    return Removal(reference, tuple(there), sum(files[name].bytes for name in there))
 
 
 class _Known:

@@ -26,15 +26,14 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from turnwise.errors import ArtifactError
 from turnwise.store import pruning
-from turnwise.store.artifacts import EVERYTHING, PRUNED, Store, not_made_again
+from turnwise.store.artifacts import EVERYTHING, Store, not_made_again
 from turnwise.store.atomic_write import sync
-from turnwise.store.files import files_below
+from turnwise.store.files import files_below, matching
 from turnwise.store.index import INDEX, state_of
 from turnwise.store.manifest import MANIFEST, FileEntry, Manifest, Reference
 from turnwise.store.notes import write_note
@@ -48,6 +47,7 @@ from turnwise.store.placed_artifacts import (
     prefix_of_lineage,
     references_among,
 )
+from turnwise.store.pruning import PRUNED
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class SharedStore(Store):
 
     def _remove(self, reference: Reference, files: Sequence[str]) -> int:
         named = self.manifest(reference).files
-        names = [name for name in named if any(fnmatchcase(name, pattern) for pattern in files)]
+        names = matching(named, files)
         here = {name for name in names if (self._path(reference) / name).exists()}
         held = self._there.held(reference) if names else {}
         there = {name for name in names if name_of(reference, name) in held}
