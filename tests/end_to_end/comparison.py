@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from project_copy import ROOT, TINY
 from rich.console import Console
 
 from flows import ablation
 from flows import report as reports
-from turnwise.experiment import Experiment
+from turnwise.experiment import Experiment, load
 from turnwise.own_process import collect_rarely
 from turnwise.reporting.html import report_files
 
@@ -24,6 +27,11 @@ class Computed:
     home: Path
     results: Path
     digest: str
+
+
+def tiny_experiment(settings: Iterable[str] | Mapping[str, Any] = ()) -> Experiment:
+    """The experiment of tiny.yaml with these settings."""
+    return load(ROOT / "params.yaml", [TINY], settings)
 
 
 def compared(

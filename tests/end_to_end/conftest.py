@@ -6,13 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from comparison import Computed, compared
+from comparison import Computed, compared, tiny_experiment
 from every_rule import WORLDS, experiment
-from project_copy import ROOT, TINY
 from shared_folder import shared_folder
 
 from flows.prepare import prepare_materials, prepare_policy
-from turnwise.experiment import load
 from turnwise.training_runs.state import Prepared
 
 
@@ -23,7 +21,7 @@ def tiny_ablation(prefect_server: str, tmp_path_factory: pytest.TempPathFactory)
         home, results, digest = (folder / name for name in ("home", "results", "digest"))
         if not digest.exists():
             patch.setenv("TURNWISE_HOME", str(home))
-            digest.write_text(compared(load(ROOT / "params.yaml", [TINY]), results, drawn=True).digest)
+            digest.write_text(compared(tiny_experiment(), results, drawn=True).digest)
         return Computed(home, results, digest.read_text())
 
 
@@ -32,7 +30,7 @@ def prepared(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> t
     """What every run of a tiny experiment starts from, and the home that holds it and no more. Copy it to run there."""
     with shared_folder(tmp_path_factory, "prepared") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(folder / "home"))
-        chosen = load(ROOT / "params.yaml", [TINY])
+        chosen = tiny_experiment()
         return prepare_policy(chosen, prepare_materials(chosen)), folder / "home"
 
 

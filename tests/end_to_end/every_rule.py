@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from project_copy import ROOT, TINY
+
 from flows.prepare import prepare_materials, prepare_policy
 from flows.train import train
 from turnwise.credit import ESTIMATORS
@@ -18,8 +20,6 @@ from turnwise.policy.learner.losses import LOSSES
 from turnwise.store import default_store
 from turnwise.training_runs.state import Iteration, Prepared
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 TINY_SEARCH = Path(__file__).parent / "tiny_search.yaml"
 WORLDS = {"frozen_lake": [TINY], "search": [TINY, TINY_SEARCH]}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from comparison import compared
+from project_copy import ROOT
 from rich.console import Console
 
 from flows import plan as of_plan
@@ -41,7 +42,6 @@ answer = partial(sources.answer, opened=opened)
 
 pytestmark = pytest.mark.chain
 
-ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
     "rollout.prompts": 4,
     "monitors.probe_every": None,

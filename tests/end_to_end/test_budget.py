@@ -7,12 +7,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from comparison import compared
+from comparison import compared, tiny_experiment
 from rich.console import Console
 
 from flows.commands.plan import show_plan
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import Experiment, load
+from turnwise.experiment import Experiment
 from turnwise.project import home
 from turnwise.reporting.ablation_report import AblationReport
 from turnwise.reporting.html.page import page
@@ -21,12 +21,9 @@ from turnwise.training_runs.state import Prepared
 
 pytestmark = [pytest.mark.chain]
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
-
 
 def experiment(**budget: float) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], {"ablation.budget": budget} if budget else {})
+    return tiny_experiment({"ablation.budget": budget} if budget else {})
 
 
 def test_the_verdicts_at_a_budget_are_on_the_page_in_the_terminal_and_in_mlflow(

@@ -20,24 +20,23 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from comparison import compared
+from comparison import compared, tiny_experiment
+from project_copy import ROOT, TINY
 from safetensors.torch import load_file
 
 from tests.stage_calls import stage_calls
 from turnwise.data.trajectory_files import success_of
-from turnwise.experiment import Experiment, load
+from turnwise.experiment import Experiment
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import find_runs
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 ENGINE = f"compute.engine={'vllm' if find_spec('vllm') else 'embedded'}"
 
 
 def tiny(*settings: str) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], [ENGINE, *settings])
+    return tiny_experiment([ENGINE, *settings])
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from comparison import tiny_experiment
 
 from flows.prepare import prepare_materials, prepare_policy
 from flows.train import train
 from turnwise.data.trajectory import TurnKind
 from turnwise.data.trajectory_files import read_credit, read_trajectories
-from turnwise.experiment import load
 from turnwise.store import default_store
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 CASES: dict[str, dict[str, Any]] = {
     "a window, with a critic and the reference in the reward": {
         "agent.context": {"policy": "window", "turns": 1},
@@ -57,7 +54,7 @@ def test_segments_are_trained_on_as_they_were_sampled(case: str) -> None:
         "ablation.variants": ["grpo-or"],
         **CASES[case],
     }
-    experiment = load(ROOT / "params.yaml", [TINY], settings)
+    experiment = tiny_experiment(settings)
     prepared = prepare_policy(experiment, prepare_materials(experiment))
     (iteration,) = train(experiment, prepared, "grpo-or", 1).iterations
     metrics = default_store().metrics(iteration.policy)

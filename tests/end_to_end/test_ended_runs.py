@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparison import compared
+from comparison import compared, tiny_experiment
 from project_copy import ROOT, TINY
 
 import turnwise as tw
@@ -59,7 +59,7 @@ ALIKE = {
 
 
 def tiny(**settings: Any) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], {**SMALL, **settings})
+    return tiny_experiment({**SMALL, **settings})
 
 
 def with_ended_runs(bound: float) -> Experiment:

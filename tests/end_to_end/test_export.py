@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from comparison import Computed
+from comparison import Computed, tiny_experiment
 from datasets import load_dataset
 from huggingface_hub import DatasetCard, ModelCard, ModelCardData
 from mlflow import MlflowClient
@@ -30,7 +30,6 @@ from turnwise.data.imported_rollouts import read_rollouts
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_evaluation
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import load
 from turnwise.exports.policy import best_iteration, card_of
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import default_store
@@ -40,7 +39,6 @@ from turnwise.training_runs.readiness import require_model
 
 pytestmark = pytest.mark.chain
 
-ROOT = Path(__file__).parents[2]
 RUN = "mt-grpo seed 1"
 
 
@@ -84,8 +82,7 @@ def test_the_command_that_is_printed_is_for_the_build_of_vllm_that_is_here(
 
 def test_an_exported_policy_starts_another_experiment(run: RecordedRun, tmp_path: Path) -> None:
     folder = exported(tmp_path / "policy")
-    tiny = [ROOT / "tests" / "end_to_end" / "tiny.yaml"]
-    require_model(load(ROOT / "params.yaml", tiny, [f"policy.model={folder}"]))
+    require_model(tiny_experiment([f"policy.model={folder}"]))
 
 
 def test_the_card_says_what_the_policy_came_from_and_what_it_can_do(run: RecordedRun, tmp_path: Path) -> None:

@@ -15,14 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from comparison import compared
-
-from turnwise.experiment import load
+from comparison import compared, tiny_experiment
+from project_copy import ROOT, TINY
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 CURRICULA = {
     "staged": {"rule": "staged", "options": {"limits": [1, 2], "lengths": 2}},
     "adaptive": {
@@ -53,7 +50,7 @@ def finished(home: Path) -> str:
     """The digest of the ablation, computed in this process as far as it is not yet."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(home))
-        return compared(load(ROOT / "params.yaml", [TINY], SETTINGS), home / "results").digest
+        return compared(tiny_experiment(SETTINGS), home / "results").digest
 
 
 def artifacts(home: Path, kind: str) -> list[str]:

@@ -7,20 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from comparison import compared
+from comparison import compared, tiny_experiment
 
 from flows.prepare import prepare_materials, prepare_policy
 from flows.train import train
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.data.trajectory_files import read_credit, read_trajectories
-from turnwise.experiment import Experiment, load
+from turnwise.experiment import Experiment
 from turnwise.store import default_store
 from turnwise.training_runs.state import Prepared, Run
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 SOME_SUCCESS = ["warm_start.maximum_steps=150", "rollout.group_size=8"]
 """A policy that solves some of what it samples."""
 BESIDE = [
@@ -30,7 +28,7 @@ BESIDE = [
 
 
 def tiny(*settings: str) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], [*SOME_SUCCESS, *settings])
+    return tiny_experiment([*SOME_SUCCESS, *settings])
 
 
 def prepared(experiment: Experiment) -> Prepared:

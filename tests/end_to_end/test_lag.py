@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparison import compared
+from comparison import compared, tiny_experiment
+from project_copy import ROOT, TINY
 
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.train import train
@@ -28,8 +29,6 @@ from turnwise.training_runs.state import Prepared, Run
 
 pytestmark = pytest.mark.chain
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 SETTINGS: dict[str, Any] = {
     "rollout.lag": 1,
     "optimization.correction": {"kind": "truncate"},
@@ -42,7 +41,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def experiment(**settings: Any) -> Experiment:
-    return single(load(ROOT / "params.yaml", [TINY], {**SETTINGS, **settings}), None, 1)
+    return single(tiny_experiment({**SETTINGS, **settings}), None, 1)
 
 
 def everything(run: Run) -> list[str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparison import tiny_experiment
+from project_copy import ROOT
 
 from flows.train import train
 from tasks.restoring import MODELS, opened
@@ -22,9 +24,7 @@ from turnwise.training_runs.state import Iteration, Prepared, Run
 
 pytestmark = pytest.mark.chain
 
-ROOT = Path(__file__).parents[2]
 WEIGHTS = ("model", "adapter/adapter_model")
-TINY = Path(__file__).parent / "tiny.yaml"
 SMALL: dict[str, Any] = {
     "rollout.prompts": 4,
     "monitors.probe_every": None,
@@ -55,7 +55,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def experiment(**settings: Any) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], {**SMALL, **settings})
+    return tiny_experiment({**SMALL, **settings})
 
 
 def everything(run: Run) -> list[Reference | None]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from comparison import Computed, compared
+from comparison import Computed, compared, tiny_experiment
 
 from flows.workers.ray_cluster import LOOPBACK
 from flows.workers.runs import FollowedRun, Report
 from tests.process_tree import command_line, descendants
 from turnwise.errors import TurnwiseError
-from turnwise.experiment import Experiment, load
+from turnwise.experiment import Experiment
 from turnwise.training_runs.display import WorkerView
 
 os.environ.update(LOOPBACK)  # before Ray is imported
@@ -22,8 +22,6 @@ pytest.importorskip("ray", reason="needs requirements/ray.lock")
 pytest.importorskip("prefect_ray", reason="needs requirements/ray.lock")
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 SETTINGS = {"compute.runner.kind": "ray", "compute.runner.address": "local"}
 
 
@@ -35,7 +33,7 @@ def listening(processes: list[int]) -> set[str]:
 
 
 def on_ray(**further: object) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], {**SETTINGS, **further})
+    return tiny_experiment({**SETTINGS, **further})
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ import openai
 import pytest
 from comparison import Computed
 from programs import agents_python
+from project_copy import TINY
 
 import turnwise as tw
 from flows.commands import cli
@@ -29,7 +30,6 @@ from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.chain
 
-ROOT = Path(__file__).parents[2]
 REQUEST_WITHOUT_ITS_BODY = (
     b"POST /group/1/v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
@@ -130,9 +130,7 @@ def test_the_openai_client_talks_and_its_episodes_are_credited_and_learned_from(
     everything = sorted(answered[name] for name in names[:-1])
     assert sorted(recorded.values()) == everything, "what the client was told is what was recorded"
     assert all(not turn.opens_segment for each in trajectories for turn in each.turns)
-    learned = tw.learn(
-        tw.load(ROOT / "tests" / "end_to_end" / "tiny.yaml"), told[0]["rollout"], told[0]["policy"], quiet=True
-    )
+    learned = tw.learn(tw.load(TINY), told[0]["rollout"], told[0]["policy"], quiet=True)
     # The learner gives every token the log-probability that it was sampled with: the tokens and contexts are exact.
     assert learned.metrics["mismatch_maximum"] < 1e-4 and learned.metrics["gradient_norm"] > 0
     assert learned.metrics["tokens"] == sum(len(t.reply_tokens) for each in trajectories for t in each.turns)
@@ -166,9 +164,7 @@ def test_vllm_answers_with_the_log_probabilities_that_the_learner_gives(home: Pa
         for place in range(3):
             talk(address, f"task/{place}")
             httpx.post(f"{address}/task/{place}/reward", json={"reward": place}).raise_for_status()
-    learned = tw.learn(
-        tw.load(ROOT / "tests" / "end_to_end" / "tiny.yaml"), told[0]["rollout"], told[0]["policy"], quiet=True
-    )
+    learned = tw.learn(tw.load(TINY), told[0]["rollout"], told[0]["policy"], quiet=True)
     assert learned.metrics["mismatch_maximum"] < 1e-4
 
 
@@ -249,7 +245,7 @@ def test_no_thread_is_left_and_a_model_folder_answers_too(home: Path, tmp_path: 
 
 @pytest.mark.parametrize("estimator", ["gae", "remax", "optimal-token-baseline"])
 def test_learning_refuses_what_recorded_episodes_do_not_have(estimator: str) -> None:
-    chosen = tw.load(ROOT / "tests" / "end_to_end" / "tiny.yaml", settings={"credit.estimator": estimator})
+    chosen = tw.load(TINY, settings={"credit.estimator": estimator})
     with pytest.raises(ConfigurationError, match="TW-credit-needs-more"):
         tw.learn(chosen, "rollout/1", "policy/1", quiet=True)
 

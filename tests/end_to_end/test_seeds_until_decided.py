@@ -6,12 +6,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from comparison import compared
+from comparison import compared, tiny_experiment
 from rich.console import Console
 
 from flows.commands.plan import show_plan
 from flows.plan import plan_ablation
-from turnwise.experiment import Experiment, load
+from turnwise.experiment import Experiment
 from turnwise.project import home
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.html.page import page
@@ -21,13 +21,10 @@ from turnwise.training_runs.state import Prepared
 
 pytestmark = [pytest.mark.chain]
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
-
 
 def until(budget: dict[str, int] | None = None, **options: float) -> Experiment:
     settings: dict[str, object] = {"ablation.seeds": {"until": "decided", "at_most": 5, **options}}
-    return load(ROOT / "params.yaml", [TINY], settings if budget is None else settings | {"ablation.budget": budget})
+    return tiny_experiment(settings if budget is None else settings | {"ablation.budget": budget})
 
 
 class KilledAtSeedFour(Observer):

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from comparison import Computed, compared
-from project_copy import ROOT, TINY
+from comparison import Computed, compared, tiny_experiment
 
 from tests.store.s3_server import BUCKET, S3Server, running
-from turnwise.experiment import load
 from turnwise.store import shared
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
 
@@ -38,11 +36,11 @@ def test_an_ablation_on_s3_is_that_of_a_folder_and_another_machine_computes_noth
     monkeypatch.setenv(CACHE_VARIABLE, str(2 * MEGABYTE / 1e9))
     one, two = tmp_path / "one", tmp_path / "two"
     monkeypatch.setenv("TURNWISE_HOME", str(one))
-    first = compared(load(ROOT / "params.yaml", [TINY]), tmp_path / "results of one")
+    first = compared(tiny_experiment(), tmp_path / "results of one")
     assert first.digest == tiny_ablation.digest
     assert local_bytes(one) < 2.2 * MEGABYTE < local_bytes(tiny_ablation.home), "the local copy keeps its bound"
     monkeypatch.setenv("TURNWISE_HOME", str(two))
-    again = compared(load(ROOT / "params.yaml", [TINY]), tmp_path / "results of two")
+    again = compared(tiny_experiment(), tmp_path / "results of two")
     assert (again.digest, again.computed, again.found) == (first.digest, 0, first.computed + first.found)
     assert local_bytes(two) < local_bytes(one), "what is not read is not downloaded"
     assert not any(SECRET.encode() in content for content in s3.objects().values()), "keys are recorded nowhere"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparison import tiny_experiment
 from project_copy import ROOT, TINY
 
 from flows import sweep as of_flows
@@ -21,7 +22,7 @@ from flows.workers.sharing import SharedRuns
 from tests.stage_calls import stage_calls
 from turnwise.config.sweeps import candidates
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import Experiment, load
+from turnwise.experiment import Experiment
 from turnwise.store import Store, default_store
 from turnwise.training_runs.display import WorkerView
 from turnwise.training_runs.observing import StageCall
@@ -35,7 +36,7 @@ COMMAND = ("sweep", str(TINY), "--parameters", str(ROOT / "params.yaml"), "-s", 
 
 
 def tiny(*settings: str) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], settings)
+    return tiny_experiment(settings)
 
 
 def parameters(calls: list[StageCall]) -> Iterator[tuple[str, dict[str, Any]]]:

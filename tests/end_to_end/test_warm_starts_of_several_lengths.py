@@ -6,11 +6,11 @@ import json
 import re
 
 import pytest
+from comparison import tiny_experiment
 from project_copy import ROOT, TINY
 
 from flows.commands.cli import status_of
 from flows.plan import plan_ablation
-from turnwise.experiment import load
 from turnwise.store import default_store
 from turnwise.training_runs.observing import Observer, StageCall, observing
 from turnwise.training_runs.state import Prepared
@@ -37,7 +37,7 @@ def test_each_length_plays_validation_tasks_alone_and_an_experiment_that_begins_
     store = default_store()
     records = {key: each for one in store.references("evaluation") for key, each in store.lineage(one).items()}
     assert [each["parameters"]["split"] for each in records.values()] == ["validation"] * 3
-    chosen = load(ROOT / "params.yaml", [TINY], ["warm_start.maximum_steps=3", "warm_start.check_every=3"])
+    chosen = tiny_experiment(["warm_start.maximum_steps=3", "warm_start.check_every=3"])
     begins = {each.stage: each.recorded for each in plan_ablation(chosen).stages if not each.run}
     assert begins["warm_start"] is not None
     curve = json.loads((store.folder(begins["warm_start"]) / "warm_start.json").read_text())

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparison import tiny_experiment
+from project_copy import ROOT
 
 from flows.commands.plan import recorded_signals
 from flows.health import signal_at_start
@@ -37,8 +39,6 @@ from turnwise.training_runs.state import Iteration, Prepared, Run
 
 pytestmark = pytest.mark.chain
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 SMALL: dict[str, Any] = {
     "rollout.prompts": 4,
     "monitors.probe_every": 1,
@@ -60,7 +60,7 @@ AWAY_FROM_THE_START: dict[str, Any] = {
 
 
 def experiment(**settings: Any) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], {**SMALL, **settings})
+    return tiny_experiment({**SMALL, **settings})
 
 
 @pytest.fixture(scope="module")

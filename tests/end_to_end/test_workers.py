@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparison import Computed, compared
+from comparison import Computed, compared, tiny_experiment
 from rich.console import Console
 
 from flows.plan import plan_ablation
 from flows.workers.runs import FollowedRun, Report, RunOrder
 from flows.workers.sharing import SharedRuns
 from tests.process_tree import command_line, descendants
-from turnwise.experiment import Experiment, load
 from turnwise.project import home
 from turnwise.reporting.formatting import process_note
 from turnwise.store import Reference
@@ -30,13 +29,7 @@ from turnwise.training_runs.state import Prepared
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
 
-ROOT = Path(__file__).parents[2]
-TINY = Path(__file__).parent / "tiny.yaml"
 WORKER = "flows.workers.processes"
-
-
-def tiny() -> Experiment:
-    return load(ROOT / "params.yaml", [TINY])
 
 
 def worker_run() -> Any:
@@ -76,7 +69,7 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
     monkeypatch.setattr(FollowedRun, "heard", kill_the_first)
     monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
     said = StringIO()
-    first = compared(tiny(), tmp_path, processes=2, console=Console(file=said, width=200))
+    first = compared(tiny_experiment(), tmp_path, processes=2, console=Console(file=said, width=200))
     assert first.digest == tiny_ablation.digest
     assert "ended with status -9; what it left undone of mt-grpo seed 1 is given to another one" in said.getvalue()
     assert [each.method for each in heard].count("start") == 2, "the run was begun again"
@@ -89,8 +82,8 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
     # A stage reports its end before Prefect records its result: the kill may fall between the two.
     assert len(computed) - len(set(computed)) <= 1, "no result that was recorded is computed again"
     assert process_note(first.report) == " of 2 processes"
-    repeated = compared(tiny(), tmp_path, processes=2)
-    planned = plan_ablation(tiny())
+    repeated = compared(tiny_experiment(), tmp_path, processes=2)
+    planned = plan_ablation(tiny_experiment())
     assert repeated.found == len(planned.stages), "the share that is shown counts all stages"
     assert planned.kinds == planned.recorded
     assert (repeated.digest, repeated.computed, repeated.found) == (first.digest, 0, first.computed + first.found)
@@ -99,7 +92,7 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
 def test_a_worker_ends_with_the_process_that_started_it(prefect_server: str) -> None:
     nothing = Prepared(*[Reference(kind="none", digest="0" * 32)] * 6)
     here, there = Pipe()
-    order = RunOrder(experiment=tiny(), prepared=nothing, variant="nowhere", seed=1)
+    order = RunOrder(experiment=tiny_experiment(), prepared=nothing, variant="nowhere", seed=1)
     command = [sys.executable, "-m", "turnwise.child_process", WORKER, str(there.fileno())]
     with here, there:
         here.send((False,))
