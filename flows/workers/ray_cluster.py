@@ -34,7 +34,7 @@ from prefect.context import FlowRunContext, TagsContext
 from prefect.flows import Flow
 
 from flows.runtime.housekeeping import computing_for_another
-from flows.runtime.process_settings import OFFLINE, QUIET, THREADS
+from flows.runtime.process_settings import OFFLINE, PRODUCTS, QUIET, THREADS
 from flows.runtime.server import CLIENT_SETTINGS
 from flows.workers.runs import FollowedRun, run_recorded, run_reporter
 from turnwise.config.runner import Runner
@@ -90,7 +90,7 @@ RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 get on next to anything else. The environment takes precedence."""
 SHARED_SETTINGS = (
     *("PREFECT_API_URL", "PREFECT_HOME", *CLIENT_SETTINGS),
-    *(URL_VARIABLE, CACHE_VARIABLE, *OFFLINE, *QUIET, *THREADS, *REPRODUCIBLE),
+    *(URL_VARIABLE, CACHE_VARIABLE, *OFFLINE, *QUIET, *THREADS, *PRODUCTS, *REPRODUCIBLE),
 )
 """The environment variables that workers take over from this process."""
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
