@@ -139,6 +139,14 @@ class Shares(Protocol):
         """
 
 
+def require_idle(engine: Engine, purpose: str) -> None:
+    """Raise RuntimeError where replies are in flight."""
+    if engine.in_flight:
+        raise RuntimeError(
+            f"nothing may be in flight to {purpose}; found {engine.in_flight} contexts: step until they are done"
+        )
+
+
 def reply_limit(
     context: Sequence[int], context_length: int, sampling: Sampling | None, reply_tokens: int | None
 ) -> int:

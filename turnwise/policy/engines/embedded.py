@@ -32,7 +32,7 @@ from turnwise.policy.adapted import load_adapted, write_whole_policy
 from turnwise.policy.decoder import is_known_decoder
 from turnwise.policy.determinism import computing_threads
 from turnwise.policy.engines.cache_size import embedded_slots
-from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
+from turnwise.policy.engines.contract import Reply, Sampling, reply_limit, require_idle
 from turnwise.policy.engines.forward import Forward, Integers, NewTokens, WholeForward
 from turnwise.policy.engines.fused import FusedForward
 from turnwise.policy.model import ALIGNMENT, merged_weights
@@ -78,7 +78,7 @@ class EmbeddedEngine:
         """Load the weights in `policy`, or use those of `model` in place; see `Engine.load`."""
         if digest == self._digest and (self._model is None or self._model is model):
             return
-        self._must_be_idle("load a policy")
+        require_idle(self, "load a policy")
         self._digest = None
         with computing_threads(self._threads), torch.inference_mode():
             loaded = model
@@ -99,7 +99,7 @@ class EmbeddedEngine:
         """Start a rollout; see `Engine.begin`."""
         if self._digest is None:
             raise RuntimeError("a policy must be loaded before a rollout begins; none is: call load first")
-        self._must_be_idle("begin a rollout")
+        require_idle(self, "begin a rollout")
         self._clear()
         self._sampling = sampling
         self._generator.manual_seed(seed)
@@ -234,12 +234,6 @@ class EmbeddedEngine:
         self._requested.discard(episode)
         log_probabilities = self._log_probabilities[slot, : self._said[slot]].tolist()
         return Reply(episode, tuple(tokens), tuple(log_probabilities), complete)
-
-    def _must_be_idle(self, purpose: str) -> None:
-        if self.in_flight:
-            raise RuntimeError(
-                f"nothing may be in flight to {purpose}; found {self.in_flight} contexts: step until they are done"
-            )
 
 
 def _read_whole(policy: Path, base: Path | None, device: torch.device) -> PreTrainedModel:

@@ -30,7 +30,7 @@ from turnwise import seeding
 from turnwise.child_process import ChildProcess, ProcessGroup
 from turnwise.config.model_settings import Compute
 from turnwise.errors import EngineLost
-from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
+from turnwise.policy.engines.contract import Reply, Sampling, reply_limit, require_idle
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -111,7 +111,7 @@ class EnginesOnProcesses:
 
     def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None, base: Path | None = None) -> None:
         """Have every engine read the weights in `policy`; see `Engine.load`. `model` is in this process: of no use."""
-        self._must_be_idle("load a policy")
+        require_idle(self, "load a policy")
         if self._processes is None or not self._processes.alive:
             self._start()
         slots = self._ask_all("load", policy, digest, base)
@@ -122,7 +122,7 @@ class EnginesOnProcesses:
         """Start a rollout, with a seed of its own for each engine; see `Engine.begin`."""
         if self._digest is None:
             raise RuntimeError("a policy must be loaded before a rollout begins; none is: call load first")
-        self._must_be_idle("begin a rollout")
+        require_idle(self, "begin a rollout")
         self._forget()
         self._sampling = sampling
         # One engine by itself has the seed that it would have in this process.
@@ -159,7 +159,7 @@ class EnginesOnProcesses:
     def sleep(self) -> None:
         """Have the engines give memory back; see `Sleeps.sleep`."""
         if self._digest is not None:
-            self._must_be_idle("sleep")
+            require_idle(self, "sleep")
             self._ask_all("sleep")
 
     def close(self) -> None:
@@ -196,9 +196,3 @@ class EnginesOnProcesses:
             self.close()  # some have done what the others have not
             raise
         return [answers[engine] for engine in requests]
-
-    def _must_be_idle(self, purpose: str) -> None:
-        if self._awaited:
-            raise RuntimeError(
-                f"nothing may be in flight to {purpose}; found {len(self._awaited)} contexts: step until they are done"
-            )

@@ -27,7 +27,7 @@ from turnwise.config.model_settings import Precision
 from turnwise.errors import ConfigurationError
 from turnwise.policy.determinism import computing_threads
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
-from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
+from turnwise.policy.engines.contract import Reply, Sampling, reply_limit, require_idle
 from turnwise.policy.engines.vllm_model import (
     WORKERS_ENVIRONMENT,
     architecture,
@@ -104,7 +104,7 @@ class VllmEngine:
         if digest == self._digest:
             self._wake()
             return
-        self._must_be_idle("load a policy")
+        require_idle(self, "load a policy")
         self._digest = None
         needed = architecture(policy)
         with computing_threads(self._threads), uncompiled():
@@ -124,7 +124,7 @@ class VllmEngine:
         """Start a rollout; see `Engine.begin`."""
         if self._digest is None:
             raise RuntimeError("a policy must be loaded before a rollout begins; none is: call load first")
-        self._must_be_idle("begin a rollout")
+        require_idle(self, "begin a rollout")
         self._sampling = sampling
         self._parameters_by_limit.clear()
         self._submissions = 0
@@ -155,7 +155,7 @@ class VllmEngine:
     def sleep(self) -> None:
         """Give back what vLLM holds on the card; see `Sleeps.sleep`."""
         if self._sleep_level and self._engine is not None and not self._asleep:
-            self._must_be_idle("sleep")
+            require_idle(self, "sleep")
             self._engine.sleep(self._sleep_level)
             self._asleep = True
             if self._sleep_level == 2:
@@ -261,9 +261,3 @@ class VllmEngine:
             log_probabilities=tuple(completion.logprobs.logprobs),
             complete=completion.finish_reason == "stop",
         )
-
-    def _must_be_idle(self, purpose: str) -> None:
-        if self._episodes:
-            raise RuntimeError(
-                f"nothing may be in flight to {purpose}; found {len(self._episodes)} contexts: step until they are done"
-            )
