@@ -19,6 +19,7 @@ from flows.prepare import evaluate_baselines, evaluate_warm_start, materials, pr
 from flows.report import report_runs
 from flows.train import begin, iterate, play_test_tasks, return_to_healthy
 from tasks.calls import Call, Unrecorded
+from turnwise.data.outcomes import run_name
 from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
@@ -100,7 +101,7 @@ class Plan:
 
     def kinds_of(self, runs: Sequence[RunName]) -> Counter[str]:
         """How many stages these runs have, by their kind."""
-        names = {f"{variant} seed {seed}" for variant, seed in runs}
+        names = {run_name(*each) for each in runs}
         return Counter(each.kind for each in self.stages if each.run in names)
 
 
@@ -202,7 +203,7 @@ class _Way:
 
     def train(self, own: Experiment, prepared: Prepared, variant: str, seed: int, tested: bool = True) -> Run:
         """One variant with one seed, as `flows.train.train`."""
-        looked, self._run = self._looks, f"{variant} seed {seed}"
+        looked, self._run = self._looks, run_name(variant, seed)
         run = begin(own, prepared, variant, seed, self.take)
         for self._iteration in range(1, own.optimization.iterations + 1):
             iterate(run, self._iteration, self.take)

@@ -50,6 +50,7 @@ from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, play_greedily, roll_out, roll_out_ahead, select_groups, turn_limit
 from tasks.calls import Call, Make
 from tasks.orchestration.deferred import flow
+from turnwise.data.outcomes import run_name
 from turnwise.data.trajectory_files import success_of
 from turnwise.experiment import Experiment
 from turnwise.policy.models_in_memory import base_reference
@@ -114,7 +115,7 @@ def _success_so_far(run: Run) -> str:
 
 def begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int, make: Make) -> Run:
     """A run before its first iteration: the warm start is evaluated, and the critic is made if there is one."""
-    label, warm_start = f"{variant} seed {seed} before iteration 1", prepared.warm_start
+    label, warm_start = f"{run_name(variant, seed)} before iteration 1", prepared.warm_start
     start = make(evaluation(label, experiment, "validation", prepared, warm_start))
     run = Run(variant, seed, experiment, prepared, Models(warm_start, None), start)
     if (limit := turn_limit(run, 1)) is not None:

@@ -182,9 +182,9 @@ def compare(
 ) -> None:
     """Compare recorded runs, of whatever ablations, with verdicts."""
     from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, outcomes_of, references
+    from turnwise.reporting.data.verdicts import budgets, tables
     from turnwise.reporting.terminal.tables import print_table
-    from turnwise.reporting.terminal.verdicts import budgets, tables
-    from turnwise.statistics.evaluation_protocol import differences, told
+    from turnwise.statistics.evaluation_protocol import difference_lines, differences
     from turnwise.store.atomic_write import write_whole
     from turnwise.training_runs.iteration_stages import spending
 
@@ -198,7 +198,7 @@ def compare(
             printed_tables.append(budgets(at_equal))
     for table in printed_tables:
         print_table(table, console)
-    for difference in told(differences(how_tested(groups))):
+    for difference in difference_lines(differences(how_tested(groups))):
         console.print(f"Not tested alike, compared anyway: {difference}", soft_wrap=True)
     if csv is not None:
         for table in printed_tables:
@@ -267,9 +267,9 @@ def judge(
     to: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write page, tables and figures.")] = None,
 ) -> None:
     """Judge results of other systems, with an ablation's verdicts."""
+    from turnwise.reporting.data.verdicts import tables
     from turnwise.reporting.finding import report_finding
     from turnwise.reporting.terminal.tables import print_table
-    from turnwise.reporting.terminal.verdicts import tables
 
     wanted = dict(each.split("=", 1) for each in only or [] if "=" in each)
     if len(wanted) < len(only or []):

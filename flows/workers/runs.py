@@ -16,6 +16,7 @@ from flows.runtime.flow_runs import run_flow
 from flows.runtime.sampler import Sampler
 from flows.train import train
 from turnwise import progress
+from turnwise.data.outcomes import NamedRun
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.training_runs.display import WorkerView
@@ -29,7 +30,7 @@ SECONDS_BETWEEN_PROGRESS = 0.5
 
 
 @dataclass(frozen=True)
-class RunOrder:
+class RunOrder(NamedRun):
     """One variant with one seed, which any process of this home can train and test."""
 
     experiment: Experiment
@@ -39,11 +40,6 @@ class RunOrder:
     seed: int
     tested: bool = True
     """Whether its final policy is played on the test task set."""
-
-    @property
-    def name(self) -> str:
-        """The name of the run wherever it is shown."""
-        return f"{self.variant} seed {self.seed}"
 
 
 RunRecord: TypeAlias = "AblationRecord | RunReporter"

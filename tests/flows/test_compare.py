@@ -15,9 +15,10 @@ from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError, DiskFull
 from turnwise.records.sources import answer
 from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, judged, outcomes_of
-from turnwise.reporting.terminal.verdicts import standings
+from turnwise.reporting.data.verdicts import standings
 from turnwise.results.cells import cell
 from turnwise.results.costs import seconds_of
+from turnwise.statistics import Interval
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
@@ -130,8 +131,9 @@ def test_a_run_that_was_ended_counts_and_one_that_a_fault_left_out_does_not(
     assert outcomes_of(groups("first")) is None
     command("collapsing")
     assert outcomes.sentences()[1] in " ".join(capsys.readouterr().out.split())
-    names = [row[0] for row in standings(judgement, {}, outcomes).rows]
-    assert names == ["good\n2 seeds\n1 of 3 left out", "poor\n3 seeds\n1 of 3 ended"]
+    start = {"warm start": Interval(0.5, None, None, "tasks", 1)}
+    names = [row[0] for row in standings(judgement, start, outcomes).rows]
+    assert names == ["good\n2 seeds\n1 of 3 left out", "poor\n3 seeds\n1 of 3 ended", "warm start\n1 task"]
 
 
 def test_what_an_ended_run_has_spent_does_not_limit_the_budget_of_the_others(home: Path) -> None:

@@ -11,9 +11,9 @@ from turnwise.statistics.evaluation_protocol import (
     LONGEST,
     NOT_RECORDED,
     circumstances,
+    difference_lines,
     differences,
     require_comparable,
-    told,
 )
 
 EXPERIMENT: dict[str, Any] = {
@@ -44,8 +44,8 @@ def test_runs_that_differ_are_named_by_the_values_that_they_have() -> None:
         {"a": {"seed": "1", "task_set": "x"}, "b": {"seed": "2", "task_set": "x"}, "c": {"task_set": "x"}}
     )
     assert found == {"seed": {"1": ["a"], "2": ["b"], "not there": ["c"]}}
-    assert told(found) == ["seed: 1 (a); 2 (b); not there (c)"]
-    assert told({"text": {"x" * LONGEST: ["a"], "y" * (LONGEST + 1): ["b"]}}) == [
+    assert difference_lines(found) == ["seed: 1 (a); 2 (b); not there (c)"]
+    assert difference_lines({"text": {"x" * LONGEST: ["a"], "y" * (LONGEST + 1): ["b"]}}) == [
         f"text: {'x' * LONGEST} (a); {'y' * (LONGEST - 4)} ... (b)"
     ]
 

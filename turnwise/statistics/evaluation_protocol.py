@@ -49,7 +49,7 @@ def differences(of_runs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str,
     return found
 
 
-def told(found: Mapping[str, Mapping[str, list[str]]]) -> list[str]:
+def difference_lines(found: Mapping[str, Mapping[str, list[str]]]) -> list[str]:
     """Each difference as one line of text, with long values shortened."""
     return [
         f"{name}: " + "; ".join(f"{_shortened(value)} ({', '.join(runs)})" for value, runs in holders.items())
@@ -62,7 +62,7 @@ def require_comparable(of_runs: Mapping[str, Mapping[str, str]]) -> None:
     if found := differences(of_runs):
         raise ConfigurationError(
             "runs must have been tested alike to be compared; these differ in\n  "
-            + "\n  ".join(told(found))
+            + "\n  ".join(difference_lines(found))
             + "\ncompare runs with the same test, or say --anyway",
             "TW-runs-not-comparable",
         )

@@ -16,6 +16,7 @@ from turnwise.reporting.data.tables import (
     TABLE_FILE,
     VERDICTS_FILE,
 )
+from turnwise.reporting.data.verdicts import learning, pairs, standings
 from turnwise.reporting.figures.comparison import answer, comparisons, profile_figure, reference_dashes, time_account
 from turnwise.reporting.figures.drawing import Figure, styles
 from turnwise.reporting.figures.endings import endings_figure, looks, variants_with_endings
@@ -27,7 +28,6 @@ from turnwise.reporting.figures.learning_curves import (
 )
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.html.rendering import digest_of_script, render, source
-from turnwise.reporting.terminal.verdicts import learning, pairs, standings
 from turnwise.reporting.token_heat_map import largest_advantage
 from turnwise.results.report_data import ReportData
 

@@ -61,7 +61,9 @@ def standings(
         ]
         for standing in judgement.standings
     ]
-    rows += [[f"{name}\n{each.count} tasks", text_cell(each), *[UNDEFINED] * 5] for name, each in references.items()]
+    for name, each in references.items():
+        tasks = "1 task" if each.count == 1 else f"{each.count} tasks"
+        rows.append([f"{name}\n{tasks}", text_cell(each), *[UNDEFINED] * 5])
     columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "p (Holm)", "verdict"]
     framed = bool(references) or any(each.normalised or each.gain for each in judgement.standings)
     level = f"{100 * judgement.level:g} %"
