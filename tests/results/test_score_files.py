@@ -14,6 +14,7 @@ from turnwise.results.score_files import (
     SEED,
     TASK,
     detect_columns,
+    ends_apart,
     method_and_seed,
     read_score_files,
     results_of,
@@ -83,7 +84,7 @@ def test_verls_log_needs_the_name_of_the_score_and_lists_validation_first(tmp_pa
 
     paths = [write(tmp_path / f"{name}_seed{seed}.jsonl", log(0.5)) for name in ("grpo", "gae") for seed in (1, 2)]
     with pytest.raises(
-        ConfigurationError, match=r"'val-core/gsm8k/reward/mean@1'.*'actor/pg_loss'.*--score.*TW-column-not-named"
+        ConfigurationError, match=r"'val-core/gsm8k/reward/mean@1'.*'critic/score/mean'.*--score.*TW-column-not-named"
     ):
         read(*paths)
     found = read(*paths, score="val-core/gsm8k/reward/mean@1")
@@ -170,6 +171,19 @@ def test_what_a_runs_name_says() -> None:
     assert method_and_seed("trainer_state") == {}
 
 
+def test_runs_of_other_lengths_are_told(tmp_path: Path) -> None:
+    text = "method,seed,step,score\n" + "".join(
+        f"{method},{seed},{step},1\n"
+        for method, seed, steps in (("a", 1, 2), ("a", 2, 2), ("b", 1, 2), ("b", 2, 4))
+        for step in range(1, steps + 1)
+    )
+    table = read_score_files([write(tmp_path / "log.csv", text + "b,2,5,\n")])
+    columns = detect_columns(table, {})
+    [sentence] = ends_apart(table, columns)
+    assert "a at 2, b at 2 to 4" in sentence and "--only step=N" in sentence
+    assert ends_apart(table[table["step"] == "2"], columns) == []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -182,6 +196,9 @@ def test_what_a_runs_name_says() -> None:
         ("method,method,score\na,a,1\n", "'method'.*TW-repeated-columns"),
         ("method,seed,score\n", "TW-empty-file"),
         ("method,seed,success,reward\na,1,1,2\n", "'success'.*'reward'.*TW-column-not-named"),
+        ("method,seed,val_loss\na,1,1\n", "'val_loss'.*lower.*TW-column-not-named"),
+        ("method,seed,accuracy\na,1,50%\n", "'accuracy'.*row 2.*'50%'.*TW-column-not-named"),
+        ("method,seed,accuracy\na,1,\n", "'accuracy'.*row 2.*TW-column-not-named"),
         ("method,seed,task,score\na,1,x,1\na,1,y,1\nb,1,x,1\n", r"\b1\b.*'y'.*TW-missing-scores"),
     ],
 )  # fmt: skip

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.ablation_report import AblationReport
 from turnwise.results.report_data import SHARE, ReportColumn, ReportData, Row
-from turnwise.results.score_files import PLACE, Role, detect_columns, read_score_files, results_of, with_run_names
+from turnwise.results.score_files import (
+    PLACE,
+    Role,
+    detect_columns,
+    ends_apart,
+    read_score_files,
+    results_of,
+    with_run_names,
+)
 from turnwise.statistics import Comparison, Interval, Judgement, Results
 from turnwise.statistics import judge as judge_results
 from turnwise.statistics.verdict import smallest_decidable
@@ -71,11 +79,12 @@ def judge(
     table = with_run_names(table)
     named: dict[Role, str | None] = {"method": method, "seed": seed, "task": task, "score": score, "step": step}
     columns = detect_columns(table, named)
+    results = results_of(table, columns, anyway)
     report = judged_scores(
-        results_of(table, columns, anyway),
+        results,
         columns.score,
         policies=columns.seed is None,
-        description=columns.sentence(),
+        description=" ".join([columns.sentence(), *ends_apart(table, columns)]),
         sources=(
             []
             if isinstance(scores, pd.DataFrame)

@@ -11,8 +11,9 @@ Sources: docs.wandb.ai "Export data", huggingface.co/docs/transformers `TrainerS
 lm-evaluation-harness `docs/interface.md`, inspect.aisi.org.uk "Log Files".
 
 Names are compared without case, and without what stands before the last `/` or `.`, and after a comma. A score is never
-guessed: where several columns may be it, the refusal lists them. Of a table with a step, such as a training log, the
-last step of each run counts. Several rows of a method, seed and task are replicas, and their mean counts.
+guessed: where several columns may be it, or the only one is of a kind whose lower values are better, the refusal lists
+them. Of a table with a step, such as a training log, the last step of each run counts. Several rows of a method, seed
+and task are replicas, and their mean counts.
 """
 
 from __future__ import annotations
@@ -264,6 +265,10 @@ NO_SCORES = frozenset(
     ("", "epoch", "index", "time", "timestamp", "_timestamp", "_runtime", "runtime", "wall_time", "created", "duration")
 )
 """Names of numbers that are no scores."""
+LOWER_IS_BETTER = re.compile(
+    r"(^|_)(loss|nll|error|mse|rmse|mae|wer|cer|perplexity|ppl|regret|latency|cost)(_|$)"
+)
+"""Names of numbers that are no scores unless somebody says so: a higher one is a worse one."""
 MIXING = ("filter", "split", "metric", "metric_name")
 """Columns with several values only where a table has several kinds of score."""
 RUN_NAMES = ("name", "run_name", "run", "tags.mlflow.runname")
@@ -381,16 +386,45 @@ def results_of(table: pd.DataFrame, columns: ScoreColumns, anyway: bool = False)
     return {method: Results(by_method[method]) for method in dict.fromkeys(method for method, _ in scores)}
 
 
+def ends_apart(table: pd.DataFrame, columns: ScoreColumns) -> list[str]:
+    """A sentence on runs whose last steps differ, since a longer run may be the better for its length; else none."""
+    if columns.step is None:
+        return []
+    rows = table[[not _is_missing(value) for value in table[columns.score]]]
+    run = [rows[columns.method], *([rows[columns.seed]] if columns.seed else [])]
+    ends = rows[columns.step].astype(float).groupby(run).max()
+    if ends.nunique() == 1:
+        return []
+    by_method = ends.groupby(level=0, sort=False).agg(["min", "max"])
+    stated = [
+        f"{method} at {low:g}{'' if low == high else f' to {high:g}'}" for method, low, high in by_method.itertuples()
+    ]
+    return [
+        f"Runs end at different steps, {', '.join(stated)}, and a longer one may be better for its length: "
+        f"--only {columns.step}=N compares them at one step."
+    ]
+
+
 def _score(table: pd.DataFrame, taken: set[str | None]) -> str:
     taken |= {*_matching(table, NAMES["seed"]), *_matching(table, NAMES["step"]), *_matching(table, tuple(NO_SCORES))}
-    fitting = [column for column in _matching(table, NAMES["score"]) if not _has_text(table[column])] or [
-        str(column) for column in table.columns if column not in taken and not _has_text(table[column])
-    ]
-    if len(fitting) != 1:
+    named = _matching(table, NAMES["score"])
+    numbers = [column for column in map(str, table.columns) if column not in taken and not _has_text(table[column])]
+    scores = [column for column in named if not _has_text(table[column])] or numbers
+    fitting = [column for column in scores if not LOWER_IS_BETTER.search(re.split(r"[/.]", column.lower())[-1])]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
         tested_first = sorted(fitting, key=lambda column: not re.match("val|eval|test", column))
-        what = f"{_listed(tested_first)} may be it" if fitting else f"found only {_listed(list(table.columns))}"
-        raise ConfigurationError(f"one column must be the score; {what}: name it with --score", "TW-column-not-named")
-    return fitting[0]
+        what = f"{_listed(tested_first)} may be it: name it with --score"
+    elif scores:
+        what = f"of {_listed(scores)} lower values are better: give a column whose higher values are"
+    elif named:
+        values = table[named[0]].items()
+        place, value = next(each for each in values if _is_missing(each[1]) or _as_number(each[1]) is None)
+        what = f"{named[0]!r} may be it, but {place}, has {value!r}: write numbers"
+    else:
+        what = f"found only {_listed(list(table.columns))}: name it with --score"
+    raise ConfigurationError(f"one column must be the score; {what}", "TW-column-not-named")
 
 
 def _matching(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
