@@ -196,7 +196,7 @@ def test_runs_of_other_lengths_are_told(tmp_path: Path) -> None:
         ("method,method,score\na,a,1\n", "'method'.*TW-repeated-columns"),
         ("method,seed,score\n", "TW-empty-file"),
         ("method,seed,success,reward\na,1,1,2\n", "'success'.*'reward'.*TW-column-not-named"),
-        ("method,seed,val_loss\na,1,1\n", "'val_loss'.*lower.*TW-column-not-named"),
+        ("method,seed,val_loss\na,1,1\n", "lower.*'val_loss'.*TW-column-not-named"),
         ("method,seed,accuracy\na,1,50%\n", "'accuracy'.*row 2.*'50%'.*TW-column-not-named"),
         ("method,seed,accuracy\na,1,\n", "'accuracy'.*row 2.*TW-column-not-named"),
         ("method,seed,task,score\na,1,x,1\na,1,y,1\nb,1,x,1\n", r"\b1\b.*'y'.*TW-missing-scores"),

@@ -265,9 +265,7 @@ NO_SCORES = frozenset(
     ("", "epoch", "index", "time", "timestamp", "_timestamp", "_runtime", "runtime", "wall_time", "created", "duration")
 )
 """Names of numbers that are no scores."""
-LOWER_IS_BETTER = re.compile(
-    r"(^|_)(loss|nll|error|mse|rmse|mae|wer|cer|perplexity|ppl|regret|latency|cost)(_|$)"
-)
+LOWER_IS_BETTER = re.compile(r"(^|_)(loss|nll|error|mse|rmse|mae|wer|cer|perplexity|ppl|regret|latency|cost)(_|$)")
 """Names of numbers that are no scores unless somebody says so: a higher one is a worse one."""
 MIXING = ("filter", "split", "metric", "metric_name")
 """Columns with several values only where a table has several kinds of score."""
@@ -417,7 +415,7 @@ def _score(table: pd.DataFrame, taken: set[str | None]) -> str:
         tested_first = sorted(fitting, key=lambda column: not re.match("val|eval|test", column))
         what = f"{_listed(tested_first)} may be it: name it with --score"
     elif scores:
-        what = f"of {_listed(scores)} lower values are better: give a column whose higher values are"
+        what = f"lower values of {_listed(scores)} are better: write their negatives, or name a column with --score"
     elif named:
         values = table[named[0]].items()
         place, value = next(each for each in values if _is_missing(each[1]) or _as_number(each[1]) is None)
