@@ -1,6 +1,8 @@
 """The interface of credit: names, options, what an estimator needs, and what comes back."""
 
+import inspect
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from credit_samples import SEARCHES, WITH_CRITIC
@@ -140,3 +142,66 @@ def test_a_trajectory_that_is_alone_in_its_group_has_no_signal_where_groups_are_
     options = {"rule": "paper"} if name == "mt-grpo" else {}  # return-to-go keeps the raw return of one that is alone
     silent = not any(value for row in estimate(name, batch, **options) for value in row)
     assert silent == ESTIMATORS[name].grouped
+
+
+OF_GAE: dict[str, Any] = {"gamma": 1.0, "rewards": "turn", "whiten": True, "bootstrap": True, "epsilon": 1e-8}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "grpo": {"rewards": "outcome", "deviation": "unbiased", "epsilon": 1e-4},
+    "mt-grpo": {
+        "rule": "return-to-go", "turn_coefficient": 1.0, "outcome_coefficient": 1.0, "deviation": None, "epsilon": 1e-4,
+        "to_go": None, "baseline": None,
+    },
+    "rloo": {"rewards": "outcome"},
+    "reinforce++": {"gamma": 1.0, "rewards": "turn", "whiten": True, "epsilon": 1e-8},
+    "reinforce++-baseline": {"gamma": 1.0, "rewards": "outcome", "whiten": True, "epsilon": 1e-8},
+    "gae": {**OF_GAE, "lam": 1.0},
+    "turn-gae": {**OF_GAE, "lam": 1.0},
+    "bi-level-gae": {**OF_GAE, "lam": 1.0, "gamma_turn": 0.95},
+    "length-adaptive-gae": {**OF_GAE, "alpha": 0.05},
+    "cross-level-gae": {**OF_GAE, "lam": 1.0, "gamma_turn": 1.0, "lam_turn": 1.0, "weight": 0.5},
+    "archer": {**OF_GAE, "lam": 0.0},
+    "sweet-rl": {"beta": 1.0, "rewards": "merged", "whiten": True, "epsilon": 1e-8},
+    "gigpo": {
+        "rewards": "merged", "omega": 1.0, "gamma": 0.95, "deviation": "unbiased", "epsilon": 1e-6, "similarity": None,
+    },
+    "hgpo": {
+        "rewards": "merged", "history": 2, "alpha": 1.0, "gamma": 0.95, "episode": False, "deviation": "population",
+        "epsilon": 1e-6,
+    },
+    "opo": {"rewards": "outcome"},
+    "gpg": {"rewards": "outcome", "counted": "spread"},
+    "maxrl": {"rewards": "outcome"},
+    "grpo-passk": {"rewards": "outcome", "deviation": "unbiased", "epsilon": 1e-6},
+    "gdpo": {"deviation": "unbiased", "epsilon": 1e-4},
+    "turn-reinforce": {"gamma": 1.0, "rewards": "turn", "over": "group", "deviation": None, "epsilon": 1e-6},
+    "remax": {"rewards": "turn"},
+    "information-gain": {
+        "gain": "probability", "coefficient": 1.0, "rewards": "outcome", "pooled": "joint", "gamma": 1.0,
+        "deviation": "unbiased", "epsilon": 1e-6,
+    },
+    "trace": {
+        "horizon": 3, "gamma": 0.8, "terminal": 2.0, "coefficient": 0.2, "offset": 0.1, "rewards": "outcome",
+        "deviation": "population", "epsilon": 1e-6,
+    },
+    "tree-grpo": {"rewards": "outcome", "within": 1.0, "across": 1.0, "deviation": "unbiased", "epsilon": 1e-6},
+    "at2po": {
+        "rewards": "outcome", "over": "children", "against": "tree", "deviation": "population", "epsilon": 1e-6,
+    },
+    "self-distillation": {
+        "teacher": None, "coefficient": 1.0, "outcome_coefficient": 0.0, "gamma": 0.0, "rewards": "outcome",
+        "deviation": "unbiased", "epsilon": 1e-4,
+    },
+    "optimal-token-baseline": {"rewards": "outcome", "gamma": 1.0, "steps": "token", "alone": "nothing"},
+}  # fmt: skip
+
+
+def test_a_rule_whose_options_are_not_set_is_that_of_its_source() -> None:
+    own = {
+        name: {
+            each.name: each.default
+            for each in inspect.signature(rule.function).parameters.values()
+            if each.kind is each.KEYWORD_ONLY
+        }
+        for name, rule in ESTIMATORS.items()
+    }
+    assert own == DEFAULTS

@@ -104,8 +104,11 @@ def test_tree_grpo_compares_the_branches_of_a_tree_and_the_whole_group() -> None
 
 
 def test_trees_of_different_groups_are_never_compared_whatever_their_number() -> None:
-    batch = CreditBatch(group=[0, 1, 0, 1], turn_rewards=[[0.0]] * 4, outcome=[0.0, 5.0, 2.0, 7.0], trees=[0, 0, 0, 0])
-    assert close(estimate("tree-grpo", batch, across=0.0, deviation="none"), [[-1.0], [-1.0], [1.0], [1.0]])
+    batch = CreditBatch(
+        group=[0, 1, 0, 1, 2, 2], turn_rewards=[[0.0]] * 6, outcome=[0.0, 5.0, 2.0, 7.0, 9.0, 3.0], trees=[0] * 6
+    )
+    within = estimate("tree-grpo", batch, across=0.0, deviation="none")
+    assert close(within, [[-1.0], [-1.0], [1.0], [1.0], [3.0], [-3.0]])
 
 
 def test_a_tree_of_which_one_branch_is_left_has_nothing_within() -> None:
