@@ -110,6 +110,8 @@ def test_states_whose_texts_are_alike_are_one_state_where_that_is_asked_for() ->
     assert close(estimate("gigpo", named, deviation="none"), apart)
     assert close(estimate("gigpo", named, similarity=0.98, deviation="none"), apart)
     assert estimate("gigpo", BATCH, similarity=1.0) == estimate("gigpo", BATCH)
+    half = replace(BATCH, anchors=[["ab", "p"], ["ac", "q"], ["ad"]])  # 2 x 1 / 4
+    assert close(estimate("gigpo", half, similarity=0.5, deviation="none"), equal)
     with pytest.raises(CreditError, match=r"similarity.*TW-option-range"):
         require_options("gigpo", {"similarity": 95.0})
 
@@ -132,6 +134,22 @@ def test_hgpo_weighs_the_comparison_with_an_equal_past_more() -> None:
     # alpha 0: (0.5 + 0.25) / 2; alpha 2: (4 x 0.5 + 9 x 0.25) / 13
     assert estimate("hgpo", PASTS, history=1, alpha=0.0, **PLAIN)[1][1] == pytest.approx(0.375)
     assert estimate("hgpo", PASTS, history=1, alpha=2.0, **PLAIN)[1][1] == pytest.approx(4.25 / 13)
+
+
+def test_of_a_longer_past_only_the_last_states_count() -> None:
+    # Both come to z at their third turn, from different states: returns 1 and 0 there, 0.5 and 0 the turn before.
+    batch = CreditBatch(
+        group=[0, 0],
+        turn_rewards=[[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]],
+        outcome=[0.0] * 2,
+        anchors=[["x", "y", "z"], ["w", "v", "z"]],
+    )
+    for history in (0, 1, 2):  # what is equal is the last state alone
+        found = estimate("hgpo", batch, history=history, **PLAIN)
+        assert close(found, [[0.0, 0.0, 0.5], [0.0, 0.0, -0.5]])
+    # With the state before it equal, too: 0.25 at y, and 0.5 with both pasts.
+    later = replace(batch, anchors=[["x", "y", "z"], ["w", "y", "z"]])
+    assert close(estimate("hgpo", later, history=2, **PLAIN), [[0.0, 0.25, 0.5], [0.0, -0.25, -0.5]])
 
 
 def test_hgpo_without_history_is_the_step_term_alone() -> None:

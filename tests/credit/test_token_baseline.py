@@ -23,6 +23,8 @@ def test_returns_are_compared_with_their_mean_weighted_by_what_was_risked() -> N
     # Token 1: (0.5 + 0 + 1) / 1.25 = 1.2; token 2: (1 + 0) / 2 = 0.5; token 3: alone.
     assert close(estimate("optimal-token-baseline", BATCH), [[-0.2, 0.5, 0.0], [-1.2, -0.5], [0.8]])
     assert close(estimate("optimal-token-baseline", BATCH, alone="return").select([0]), [[-0.2, 0.5, 1.0]])
+    risked_less = replace(BATCH, score_norms=[[0.05, 0.05, 0.05], [0.025, 0.075], [0.05]])  # the weights' scale is free
+    assert close(estimate("optimal-token-baseline", risked_less), [[-0.2, 0.5, 0.0], [-1.2, -0.5], [0.8]])
 
 
 def test_steps_may_be_turns() -> None:
@@ -46,4 +48,5 @@ def test_where_nothing_was_risked_the_mean_is_the_plain_one() -> None:
 def test_a_group_of_one_has_no_signal_and_a_note() -> None:
     with pytest.warns(UserWarning, match="no other to be compared with"):
         found = estimate("optimal-token-baseline", replace(BATCH, group=[0, 0, 1]))
-    assert found[2].tolist() == [0.0]
+    # The other two: (0.5 + 0) / 0.75 = 2/3; token 2: (1 + 0) / 2 = 0.5.
+    assert close(found, [[1 / 3, 0.5, 0.0], [-2 / 3, -0.5], [0.0]])
