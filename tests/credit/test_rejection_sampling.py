@@ -24,8 +24,8 @@ def test_one_success_of_each_task_is_kept_the_first_of_equals() -> None:
 
 
 def test_with_degrees_the_best_that_reaches_the_threshold_is_kept() -> None:
-    episodes = [played("a", LOST, 0.5), played("a", LOST, 0.8), played("b", LOST, 0.4), played("c", LOST, 0.5)]
-    assert successes(episodes, "score", 0.5) == [1, 3]
+    episodes = [played("b", LOST, 0.4), played("a", LOST, 0.5), played("a", LOST, 0.8), played("c", LOST, 0.5)]
+    assert successes(episodes, "score", 0.5) == [2, 3]
     assert successes(episodes, "score", 0.9) == []
 
 
