@@ -69,6 +69,11 @@ def test_the_p_is_that_of_two_one_sided_tests() -> None:
     assert equivalence_p(float(sample.mean()), error, 7, 0.05) == pytest.approx(max(below, above))
 
 
+@pytest.mark.parametrize(("value", "p"), [(0.0, 0.0), (-0.04, 0.0), (0.05, 1.0), (-0.05, 1.0), (0.2, 1.0)])
+def test_a_difference_without_error_is_within_the_margin_or_not(value: float, p: float) -> None:
+    assert equivalence_p(value, 0.0, 7, 0.05) == p
+
+
 @pytest.mark.parametrize(
     ("repeated", "margin", "said"),
     [({1: 0.5}, 0.0, "margin must be above 0"), ({}, 0.1, "must be recorded ones"), ({9: 0.5}, 0.1, "found seeds")],

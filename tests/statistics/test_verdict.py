@@ -59,6 +59,31 @@ def test_with_one_seed_nothing_is_decided() -> None:
     assert judged.notes == ["Where a variant has one seed there is no interval and no verdict."]
 
 
+def test_what_needs_two_runs_a_side_is_left_out_where_a_side_has_one() -> None:
+    one = Results({0: {"a": 0.5, "b": 1.0}})
+    two = Results({0: {"a": 0.0, "b": 0.25}, 1: {"a": 0.25, "b": 0.5}})
+    (pair,) = judge("success", {"one": one, "two": two}).pairs
+    assert (pair.improvement, pair.exact, pair.smallest) == (None, None, None)
+    (of_two,) = judge("success", {"one": two, "two": two}).pairs
+    assert (of_two.improvement, of_two.exact, of_two.smallest, of_two.paired) == (0.5, 1.0, 0.5, True)
+
+
+def test_a_measure_beyond_0_and_1_is_not_cut_to_them_and_has_no_profile() -> None:
+    runs = Results({seed: {"a": 2.0 + seed, "b": 4.0 + seed} for seed in range(3)})
+    returns = judge("return", {"a": runs}, share=False)
+    mean = returns.standings[0].mean
+    # 4 +- 4.302653 / sqrt(3)
+    assert mean.value == 4.0 and mean.low == pytest.approx(1.515862) and mean.high == pytest.approx(6.484138)
+    assert returns.profiles == {}
+    share = judge("success", {"a": Results({0: {"a": 0.5, "b": 1.0}, 1: {"a": 1.0, "b": 1.0}})})
+    assert share.standings[0].mean.high == 1.0 and share.profiles["a"][0][0] < 1.0
+
+
+def test_between_random_and_oracle_needs_both() -> None:
+    only_random = judge("success", {"a": results(0.5, 3)}, frames={"a": ReferencePoints(random=0.1)})
+    assert only_random.standings[0].normalised is None
+
+
 def test_variants_with_other_seeds_are_compared_without_pairing() -> None:
     others = Results({seed + 10: tasks for seed, tasks in results(0.5, 4).runs.items()})
     pair = judge("success", {"a": results(0.5, 3), "b": others}).pairs[0]
