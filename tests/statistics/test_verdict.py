@@ -68,6 +68,24 @@ def test_what_needs_two_runs_a_side_is_left_out_where_a_side_has_one() -> None:
     assert (of_two.improvement, of_two.exact, of_two.smallest, of_two.paired) == (0.5, 1.0, 0.5, True)
 
 
+def test_notes_say_what_was_corrected_and_where_one_seed_decides_nothing() -> None:
+    variants = {"a": results(0.5, 3), "b": results(0.6, 3), "c": results(0.6, 1)}
+    start = dict.fromkeys(variants, ReferencePoints(results(0.4, 1, "start")))
+    notes = judge("success", variants, frames=start).notes
+    assert [note.split(" are corrected")[0] for note in notes[:1]] == ["The 2 gains over the warm start"]
+    assert notes[-1] == "Where a variant has one seed there is no interval and no verdict."
+    (alone,) = judge("success", {"a": results(0.5, 3), "b": results(0.6, 3)}).notes
+    assert "cannot go below p = 0.25" in alone, "one pair is not corrected"
+
+
+def test_two_tasks_in_common_are_enough_to_compare_task_by_task() -> None:
+    first = Results({seed: {"a": 0.5, "b": 0.25 * seed, "mine": 1.0} for seed in range(3)})
+    second = Results({seed: {"a": 0.25, "b": 0.25 * seed, "yours": 0.0} for seed in range(3)})
+    judged = judge("success", {"a": first, "b": second}, frames={"a": ReferencePoints(second)})
+    assert judged.pairs[0].difference.value == 0.125 and judged.pairs[0].paired
+    assert judged.standings[0].gain is not None and judged.standings[0].gain.difference.value == 0.125
+
+
 def test_a_measure_beyond_0_and_1_is_not_cut_to_them_and_has_no_profile() -> None:
     runs = Results({seed: {"a": 2.0 + seed, "b": 4.0 + seed} for seed in range(3)})
     returns = judge("return", {"a": runs}, share=False)
