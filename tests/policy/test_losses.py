@@ -488,3 +488,45 @@ def far_off(name: str, log_ratio: float, advantage: float, log_pi: float) -> tup
     if advantage < 0 and log_ratio < 0:
         return low, 0.0
     return -ratio * advantage, 0.0 if beyond else -ratio * advantage
+
+
+@pytest.mark.parametrize("name", sorted(set(LOSSES) - {"dro"}))
+def test_a_smaller_advantage_weighs_less_and_is_on_the_same_side(name: str) -> None:
+    log_mu = torch.full((6,), math.log(0.3))
+    log_pi = torch.log(0.3 * torch.tensor([0.2, 0.2, 0.9, 1.1, 3.0, 3.0]))
+    whole = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
+    of_whole, of_half, of_none = (
+        LOSSES[name](log_pi, log_mu, share * whole, EACH, **OPTIONS[name]) for share in (1.0, 0.5, 0.0)
+    )
+    assert of_half.loss.tolist() == pytest.approx((0.5 * of_whole.loss).tolist(), rel=1e-6)
+    for flags in ("clipped_low", "clipped_high", "dual_clipped"):
+        assert getattr(of_half, flags).tolist() == getattr(of_whole, flags).tolist()
+        assert not getattr(of_none, flags).any(), "what has no advantage is not clipped"
+
+
+DEFAULTS: dict[str, dict[str, float | None]] = {
+    "clipped": {"clip_low": 0.2, "clip_high": 0.2, "dual_clip": None},
+    "gspo": {"clip_low": 3e-4, "clip_high": 4e-4},
+    "cispo": {"clip_low": 1.0, "clip_high": 4.0},
+    "reinforce": {},
+    "importance-sampling": {},
+    "sapo": {"temperature_positive": 1.0, "temperature_negative": 1.05},
+    "gmpo": {"clip_low": 0.4, "clip_high": 0.4},
+    "dppo-tv": {"delta_low": 0.2, "delta_high": 0.2, "largest_ratio": 20.0},
+    "dppo-kl": {"delta_low": 0.2, "delta_high": 0.2, "largest_ratio": 20.0},
+    "topr": {},
+    "vespo": {"power_positive": 2.0, "decay_positive": 3.0, "power_negative": 3.0, "decay_negative": 2.0},
+    "dro": {"beta": 1.0},
+}
+
+
+def test_a_loss_whose_options_are_not_set_is_that_of_its_source() -> None:
+    own = {
+        name: {
+            each.name: each.default
+            for each in inspect.signature(loss).parameters.values()
+            if each.kind is each.KEYWORD_ONLY
+        }
+        for name, loss in LOSSES.items()
+    }
+    assert own == DEFAULTS
