@@ -56,6 +56,7 @@ def test_top_entropy_keeps_the_tokens_above_a_quantile() -> None:
     # The quantile 0.5 of 0.1, 0.2, 0.3, 0.4 is 0.25, the quantile 0.8 is 0.34.
     assert top_entropy(TOKENS, 0, share=0.5).factors.tolist() == [0.0, 1.0, 0.0, 1.0]
     assert top_entropy(TOKENS, 0).factors.tolist() == [0.0, 1.0, 0.0, 0.0]
+    assert top_entropy(TOKENS, 0, share=1.0).factors.tolist() == [1.0] * 4  # the lowest is the quantile itself
 
 
 def update_batch() -> UpdateBatch:
