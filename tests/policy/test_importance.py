@@ -169,6 +169,10 @@ def test_weights_over_their_mean_have_the_mean_one() -> None:
     assert weights.of_token.values[SEQUENCES.mask].tolist() == pytest.approx(expected)
     assert weights.mean == pytest.approx(1.0)
     assert weights.cut_share == 1 / 4  # dividing is no cut
+    mask = ImportanceCorrection(kind="mask", low=0.2, high=2.0, over_mean=True)
+    masked = importance_weights(SEQUENCES, Ragged.of(LEARNER), mask)
+    expected = [each / 0.4625 for each in (0.0, 0.6, 0.25, 1.0)]  # the mean counts the masked one
+    assert masked.of_token.values[SEQUENCES.mask].tolist() == pytest.approx(expected)
     of_sequences = ImportanceCorrection(kind="truncate", level="sequence", over_mean=True)
     weights = importance_weights(SEQUENCES, Ragged.of(LEARNER), of_sequences)
     assert weights.of_token.values[SEQUENCES.mask].tolist() == pytest.approx([0.45 / 0.725] * 3 + [1 / 0.725])
