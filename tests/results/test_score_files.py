@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,8 @@ def test_runs_of_other_lengths_are_told(tmp_path: Path) -> None:
     [sentence] = ends_apart(table, columns)
     assert "a at 2, b at 2 to 4" in sentence and "--only step=N" in sentence
     assert ends_apart(table[table["step"] == "2"], columns) == []
+    [of_policies] = ends_apart(table, replace(columns, seed=None))
+    assert "a at 2, b at 4" in of_policies
 
 
 @pytest.mark.parametrize(
@@ -197,6 +200,7 @@ def test_runs_of_other_lengths_are_told(tmp_path: Path) -> None:
         ("method,seed,score\n", "TW-empty-file"),
         ("method,seed,success,reward\na,1,1,2\n", "'success'.*'reward'.*TW-column-not-named"),
         ("method,seed,val_loss\na,1,1\n", "lower.*'val_loss'.*TW-column-not-named"),
+        ('method,seed,"wikitext/word_perplexity,none"\na,1,9\n', "lower.*'wikitext/word_perplexity,none'"),
         ("method,seed,accuracy\na,1,50%\n", "'accuracy'.*row 2.*'50%'.*TW-column-not-named"),
         ("method,seed,accuracy\na,1,\n", "'accuracy'.*row 2.*TW-column-not-named"),
         ("method,seed,task,score\na,1,x,1\na,1,y,1\nb,1,x,1\n", r"\b1\b.*'y'.*TW-missing-scores"),

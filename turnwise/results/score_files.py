@@ -408,7 +408,7 @@ def _score(table: pd.DataFrame, taken: set[str | None]) -> str:
     named = _matching(table, NAMES["score"])
     numbers = [column for column in map(str, table.columns) if column not in taken and not _has_text(table[column])]
     scores = [column for column in named if not _has_text(table[column])] or numbers
-    fitting = [column for column in scores if not LOWER_IS_BETTER.search(re.split(r"[/.]", column.lower())[-1])]
+    fitting = [column for column in scores if not LOWER_IS_BETTER.search(_last_part(column.lower()))]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -428,9 +428,14 @@ def _score(table: pd.DataFrame, taken: set[str | None]) -> str:
 def _matching(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """The columns with one of these names, by whole names before last parts, in the order of `names`."""
     whole = [(str(column).lower(), str(column)) for column in table.columns]
-    last = [(re.split(r"[/.]", name)[-1].partition(",")[0], column) for name, column in whole]
+    last = [(_last_part(name), column) for name, column in whole]
     pairs = (pair for name in names for known in (whole, last) for pair in known if pair[0] == name)
     return list(dict.fromkeys(column for _, column in pairs))
+
+
+def _last_part(name: str) -> str:
+    """What stands after the last `/` or `.`, and before a comma: `acc` of `gsm8k/acc,none`."""
+    return re.split(r"[/.]", name)[-1].partition(",")[0]
 
 
 def _has_text(values: pd.Series) -> bool:
