@@ -6,6 +6,7 @@ without padding, by transformers' own modules: `turnwise.policy.side_by_side`. O
 * the tokens of a micro-batch lie side by side, and what sequences begin with alike is computed once
   (`turnwise.policy.packing`): only attention computes padding;
 * queries, keys and values are one product;
+* in bfloat16 attention is computed by plain products, as `turnwise.policy.attention` says;
 * after the attention of the last layer only states that predict a reply token are computed;
 * norms and rotations have backward passes of their own. Element-wise work is bound by memory, and autograd's backward
   pass of a norm goes over the states three times as often.
@@ -20,10 +21,11 @@ from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear, scaled_dot_product_attention
+from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
+from turnwise.policy.attention import attend
 from turnwise.policy.decoder import is_known_decoder, rotations
 from turnwise.policy.model import trunk_forward
 from turnwise.policy.packing import Packing
@@ -78,7 +80,8 @@ def packed_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torc
 
 def _packed_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
     trunk = model.base_model
-    packing = Packing.of(micro_batch, model.dtype)
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else model.dtype
+    packing = Packing.of(micro_batch, dtype)
     rotation = rotations(model, packing.positions)
     scored, reply_of = packing.scored.unique(return_inverse=True)
     states = trunk.embed_tokens(packing.inputs)
@@ -122,15 +125,7 @@ def _attention(attention: Any, states: torch.Tensor, packing: Packing, rotation:
             each.index_select(0, tokens).unflatten(0, (block.sequences, -1)).transpose(1, 2)
             for each, tokens in ((queries, block.queries), (keys, block.keys), (values, block.keys))
         )
-        of_block = scaled_dot_product_attention(
-            of_queries,
-            of_keys,
-            of_values,
-            attn_mask=block.mask,
-            is_causal=block.mask is None,
-            enable_gqa=True,
-            scale=attention.scaling,
-        )
+        of_block = attend(of_queries, of_keys, of_values, block, attention.scaling)
         seen.append(of_block.transpose(1, 2).reshape(-1, heads * attention.head_dim))
     return torch.cat(seen).index_select(0, packing.attended)
 
