@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     chosen = parser.parse_args(list(arguments))
     model: Path | None = chosen.model
     context = LANGUAGE_MODEL_CONTEXT if model else CONTEXT
-    settings = ModelSettings(precision=chosen.precision)
+    settings = ModelSettings(precision=chosen.precision, counted_tokens="computed" if model else "all")
     torch.set_num_threads(1)
     sys.stdout.write("turns  reply  side         step  sampling  update  over TRL  gradients apart\n")
     with tempfile.TemporaryDirectory() as folder:

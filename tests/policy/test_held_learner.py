@@ -14,6 +14,7 @@ from refusals import refusal
 from safetensors.torch import load_file
 
 from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
+from turnwise.data.arrays import SequenceBatch
 from turnwise.errors import ArtifactError
 from turnwise.policy.adapter import ADAPTER_FILE, DESCRIPTION_FILE
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
@@ -126,6 +127,25 @@ def test_logits_in_chunks_train_alike(make_policy: MakePolicy, entropy_coefficie
     found, expected = (gradients_of_first_step(learner._optimizer) for learner in (chunked, whole))
     assert relative_difference(found, expected) < 1e-5
     assert of_chunked == pytest.approx(of_whole, rel=1e-5)
+
+
+def test_micro_batches_that_count_computed_tokens_are_fewer_and_train_alike(make_policy: MakePolicy) -> None:
+    policy, sequences = make_policy(0), [each for each in two_turn_sequences() for _ in range(4)]
+    batch = UpdateBatch.from_turns(sequences, [(1.0 - index, 0.5 * index) for index in range(len(sequences))])
+    chosen = SETTINGS.changed(loss="reinforce", mini_batches=1, maximum_gradient_norm=1e9)
+    all_tokens, computed = (
+        Learner(policy, threads=1, model=ModelSettings(counted_tokens=counted)) for counted in ("all", "computed")
+    )
+    adapted = Learner(policy, threads=1, model=ADAPTED.changed(counted_tokens="computed"))
+    passes = [
+        len(learner._lay_out(SequenceBatch.of(sequences), SETTINGS.micro_batch_tokens))
+        for learner in (computed, all_tokens, adapted)
+    ]
+    assert passes[0] < passes[1] <= passes[2], "with an adapter every token is computed"
+    for learner in (all_tokens, computed):
+        learner.update(batch, chosen)
+    expected, found = (gradients_of_first_step(learner._optimizer) for learner in (all_tokens, computed))
+    assert 0.0 < relative_difference(found, expected) < 1e-5
 
 
 @needs_bfloat16

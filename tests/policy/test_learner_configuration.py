@@ -41,6 +41,7 @@ def test_every_setting_reaches_the_model() -> None:
         "compute.gradient_checkpointing=true",
         "compute.compiled=true",
         "compute.logit_chunk_tokens=64",
+        "compute.counted_tokens=computed",
         "optimization.adapter={rank: 4, alpha: 8, target_modules: [q_proj, v_proj], seed: 3}",
     )
     assert parameters_of_update(read).learner.model == ModelSettings(
@@ -48,6 +49,7 @@ def test_every_setting_reaches_the_model() -> None:
         gradient_checkpointing=True,
         compiled=True,
         logit_chunk_tokens=64,
+        counted_tokens="computed",
         adapter=Adapter(rank=4, alpha=8, target_modules=("q_proj", "v_proj"), seed=3),
     )
 

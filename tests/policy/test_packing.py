@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.policy.packing import LARGEST_PADDING, Packing
-from turnwise.policy.scoring import MicroBatch, by_beginning, lay_out
+from turnwise.policy.scoring import KNOWN_TOKEN, MicroBatch, by_beginning, lay_out
 
 Rows = list[list[int]]
 ROWS = st.lists(st.lists(st.integers(1, 2), min_size=2, max_size=9), min_size=1, max_size=9)
@@ -84,3 +84,21 @@ def test_sequences_in_order_of_their_tokens_fill_micro_batches(rows: Rows, budge
     assert [rows[index] for index in in_order] == sorted(rows)
     for batch in batches:
         assert sum(len(rows[index]) for index in batch) <= budget or len(batch) == 1
+
+
+def test_a_token_that_the_sequence_before_has_too_counts_as_told() -> None:
+    rows = batch_of([[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 3, 5], [1, 2, 4]])
+    assert by_beginning(rows, 8) == [[0, 1], [2, 3]]
+    # 4, then 1 + 3 x 0.25 twice, since a last token is always new, and 1 + 2 x 0.25.
+    assert by_beginning(rows, 9, 0.25) == [[0, 1, 2, 3]]
+    assert by_beginning(rows, 8, 0.25) == [[0, 1, 2], [3]]
+
+
+@given(ROWS, st.integers(1, 30))
+def test_computed_tokens_are_within_a_budget_that_counts_them(rows: Rows, budget: int) -> None:
+    batch = batch_of(rows)
+    for members in by_beginning(batch, budget, KNOWN_TOKEN):
+        micro_batch = micro_batch_of([rows[member] for member in members])
+        computed = len(Packing.of(micro_batch, torch.float32).inputs)
+        known = sum(len(rows[member]) for member in members) - computed
+        assert computed + KNOWN_TOKEN * known <= budget or len(members) == 1

@@ -115,7 +115,7 @@ class Adapter(Section):
 
 def _is_default(value: object) -> bool:
     """Whether an option is at its default, and left out of what is recorded and compared: of keys and digests."""
-    return value in ("float32", False, 0)
+    return value in ("float32", "all", False, 0)
 
 
 class ModelOptions(Section):
@@ -133,6 +133,11 @@ class ModelOptions(Section):
     logit_chunk_tokens: Tokens = 4096
     """Reply tokens whose logits are in memory at once. Where a micro-batch has more, its output layer is computed
     twice. Changes memory and speed, not what is computed."""
+    counted_tokens: Annotated[Literal["all", "computed"], Field(exclude_if=_is_default)] = "all"
+    """What `micro_batch_tokens` of the policy counts: all tokens of a micro-batch's sequences, or those that are
+    computed. On the CPU, without an adapter and without compiling, what sequences begin with alike is computed once,
+    and then counts a quarter in each further one: fewer micro-batches, in each of which it is computed. Elsewhere every
+    token is computed and counts. Changes speed, and the result in its rounding."""
     moments: Annotated[Moments, Field(exclude_if=_is_default)] = "float32"
     """What AdamW's two moments are held in, those of a critic and of the warm start included: 8, 4 or 2 bytes for each
     trained weight. bfloat16 is rounded to stochastically, from a seed; 8-bit needs torchao, the extra low-memory."""

@@ -25,7 +25,7 @@ from turnwise.policy.forward_pass import ForwardPass
 from turnwise.policy.freed_memory import keep_freed_memory
 from turnwise.policy.model import load_policy
 from turnwise.policy.reply_states import is_packable, leaves_padding_out
-from turnwise.policy.scoring import MicroBatch, lay_out
+from turnwise.policy.scoring import KNOWN_TOKEN, MicroBatch, lay_out
 from turnwise.policy.sharding import Peers
 
 
@@ -107,8 +107,15 @@ class ScoredPolicy:
         """The micro-batches that this process computes; those of all processes where they are not to be dealt."""
         if self._peers is not None and dealt:
             return self._peers.lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
-        packed = leaves_padding_out(self.model)
-        return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device, packed=packed)
+        counts_computed = self._model_settings.counted_tokens == "computed" and is_packable(self.model)
+        return lay_out(
+            sequences,
+            micro_batch_tokens,
+            self._pad_token,
+            self.model.device,
+            packed=leaves_padding_out(self.model),
+            known_token=KNOWN_TOKEN if counts_computed else 1.0,
+        )
 
 
 def require_plain_output_layer(model: PreTrainedModel) -> None:
