@@ -54,13 +54,12 @@ class _ByProducts(torch.autograd.Function):
     def forward(
         context: Any, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, block: Block, scale: float
     ) -> torch.Tensor:
-        with torch.autocast("cpu", enabled=False):
-            scaled, keys, values = (each.to(block.dtype) for each in (queries * scale, keys, values))
-            outputs = torch.empty_like(scaled)
-            for stretch in block.stretches:
-                into = outputs[:, :, :, stretch.queries]
-                attended = _probabilities(scaled, keys, stretch) @ values[:, :, : stretch.keys]
-                into.copy_(attended.view_as(into))
+        scaled, keys, values = (each.to(block.dtype) for each in (queries * scale, keys, values))
+        outputs = torch.empty_like(scaled)
+        for stretch in block.stretches:
+            into = outputs[:, :, :, stretch.queries]
+            attended = _probabilities(scaled, keys, stretch) @ values[:, :, : stretch.keys]
+            into.copy_(attended.view_as(into))
         context.save_for_backward(scaled, keys, values, outputs)
         context.stretches, context.scale = block.stretches, scale
         return outputs
