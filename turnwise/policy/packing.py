@@ -53,7 +53,7 @@ class Block:
     seen: torch.Tensor
     """The number of leading keys that each query sees, [sequences, queries]."""
     dtype: torch.dtype
-    """Of masks."""
+    """What attention is computed in."""
 
     @property
     def sequences(self) -> int:
