@@ -81,6 +81,13 @@ def test_the_bar_stands_low_when_training_begins_and_the_time_left_is_right_afte
     assert estimated is not None and remaining / 1.5 < estimated < 1.5 * remaining
 
 
+def test_in_bfloat16_a_processor_takes_half_the_time() -> None:
+    of_float32, of_bfloat16 = (
+        model_seconds(smollm2(**{"compute.precision": each})) for each in ("float32", "bfloat16")
+    )
+    assert {kind: 2 * seconds for kind, seconds in of_bfloat16.items()} == pytest.approx(of_float32)
+
+
 @pytest.mark.parametrize("more", [{"agent.context_tokens": 2048}, {"rollout.prompts": 16}], ids=str)
 def test_more_tokens_take_longer(more: dict[str, int]) -> None:
     assert model_seconds(smollm2(**more))["update"] > model_seconds(smollm2())["update"]

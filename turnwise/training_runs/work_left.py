@@ -134,8 +134,14 @@ class WorkLeft:
 
 SMALL_POLICY = 3_500_000
 """Parameters whose arithmetic the rough seconds hold already."""
-OPERATIONS_PER_SECOND = {"cpu": 60e9, "cuda": 100e12}
-"""Of a thread of a processor in float32, of those that a pass reaches; and of a card in bfloat16."""
+OPERATIONS_PER_SECOND = {
+    ("cpu", "float32"): 60e9,
+    ("cpu", "bfloat16"): 120e9,
+    ("cuda", "float32"): 100e12,
+    ("cuda", "bfloat16"): 100e12,
+}
+"""Of a thread of a processor that has instructions for the precision, of those that a pass reaches; and of a card, of
+which bfloat16 alone was measured."""
 FILLED_SHARE, UNSHARED_SHARE, REPLY_SHARE = 0.25, 0.5, 0.27
 """Of a context that an episode fills, of that what its group does not share, and of the longest reply that one is."""
 
@@ -149,7 +155,7 @@ def model_seconds(experiment: Experiment) -> dict[str, float]:
     every = count(dimensions.shapes)
     read = FILLED_SHARE * UNSHARED_SHARE * agent.context_tokens
     sampled = REPLY_SHARE * agent.maximum_reply_tokens * experiment.made_world.limits.turns
-    each = OPERATIONS_PER_SECOND[compute.device]
+    each = OPERATIONS_PER_SECOND[compute.device, compute.precision]
     threads = (1, 1) if compute.device == "cuda" else (compute.engine_threads, compute.learner_threads)
     playing = 2 * every * (read + sampled) / (each * threads[0])
     # Of frozen weights no gradient is computed, but it goes through them.
