@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from benchmarks import (
     against_trl,
+    attention,
     coverage,
     credit_and_update,
     credit_bias,
@@ -37,6 +38,7 @@ if __name__ == "__main__":
     growth.main()
     vllm_steps.main()
     lag.main()
+    attention.main()
     against_trl.main()
     iteration.main()
     memory.main()
