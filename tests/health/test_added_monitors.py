@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from turnwise.checking.added_rewards import CheckedReward
+from turnwise.config.monitoring import AlarmRule
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError, ContractError
 from turnwise.experiment import load
 from turnwise.health.added_monitors import measure_added
+from turnwise.health.alarms import AlarmState, Change, judge
 
 HERE = __name__
 PARAMETERS = Path(__file__).parents[2] / "params.yaml"
@@ -45,7 +47,12 @@ def test_an_alarm_may_watch_it() -> None:
         "monitors": {"added": {"longest": f"{HERE}:most_turns"}},
         "alarms": {"rules": {"longest": {"above": 40.0}}},
     }
-    assert load(PARAMETERS, [watched]).monitors.added == {"longest": f"{HERE}:most_turns"}
+    experiment = load(PARAMETERS, [watched])
+    assert experiment.monitors.added == {"longest": f"{HERE}:most_turns"}
+    rules = {"longest": AlarmRule(above=40.0, patience=1)}
+    change = Change(learning_rate=0.1, selection=experiment.selection)
+    record = judge(AlarmState(), 1, {"longest": 41.0}, rules, response="log", maximum_returns=0, change=change)
+    assert record.raised == {"longest": "longest must be at most 40, and is 41"}
     with pytest.raises(ConfigurationError, match=r"'longst'.*TW-unknown-monitor"):
         load(PARAMETERS, [watched, {"alarms": {"rules": {"longst": {"above": 1.0}}}}])
 

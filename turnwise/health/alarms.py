@@ -137,12 +137,13 @@ def out_of_bounds(value: float, rule: AlarmRule) -> bool:
 
 
 def in_words(name: str, value: float | None, rule: AlarmRule) -> str:
-    """The message of a raised alarm: the bounds, the measured value, and what it usually means."""
+    """The message of a raised alarm: the bounds, the measured value, and what it usually means, of one of ours."""
     bounds = [] if rule.below is None else [f"at least {rule.below:g}"]
     bounds += [] if rule.above is None else [f"at most {rule.above:g}"]
     measured = "" if value is None else f", and is {_written(value, rule)}"
     times = "" if rule.patience == 1 else f" ({rule.patience} measurements in a row were not)"
-    return f"{name} must be {' and '.join(bounds)}{measured}{times}: {MEANINGS[name]}"
+    meaning = f": {MEANINGS[name]}" if name in MEANINGS else ""
+    return f"{name} must be {' and '.join(bounds)}{measured}{times}{meaning}"
 
 
 def _written(value: float, rule: AlarmRule) -> str:
