@@ -177,7 +177,6 @@ def _report(
         experiment.ablation.all_seeds,
         tasks,
         judgement,
-        column.better != "lower",
         collected([run.variant for run in runs], ended, left_out),
     )
 

@@ -7,7 +7,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
+from turnwise.world import (
+    Column,
+    Environment,
+    Limits,
+    Observation,
+    Remaining,
+    Reward,
+    ScriptedAction,
+    Split,
+    Step,
+    Task,
+    World,
+)
 
 LENGTH = 5
 
@@ -108,6 +120,14 @@ class Unshown(Corridor):
     """Is compared by a number that no column shows."""
 
     primary_metric = "speed"
+
+
+class Failures(Corridor):
+    """Is compared by a number of which lower values are better."""
+
+    name = "failures"
+    primary_metric = "failed"
+    columns = (Column("failed", "failed", better="lower"),)
 
 
 class Undrawn(Corridor):

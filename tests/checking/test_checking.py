@@ -12,6 +12,7 @@ from corridor_worlds import (
     Corridor,
     Counting,
     Entangled,
+    Failures,
     Fragile,
     Frank,
     Generous,
@@ -71,7 +72,8 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     ("world", "name", "found"),
     [
         (Speechless, "the world introduces itself", "grammar must be a text"),
-        (Unshown, "the world introduces itself", "must show its primary metric 'speed'; found success, format, turns"),
+        (Unshown, "the world introduces itself", "has 'speed' and shows success, format, turns"),
+        (Failures, "the world introduces itself", "those of 'failures''s 'failed' are worse: compare by its negative"),
         (Shorter, "splits have the size that they say", "one more was given"),
         (Longer, "splits have the size that they say", "there are fewer"),
         (Reordered, "tasks are a prefix of one order", "must begin tasks('train', 8)"),

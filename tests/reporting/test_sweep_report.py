@@ -29,18 +29,17 @@ def results(*means: float) -> Results:
     return Results({1001 + place: {"a": mean - 0.1, "b": mean + 0.1} for place, mean in enumerate(means)})
 
 
-def swept(*, higher_is_better: bool = True) -> SweepReport:
+def swept() -> SweepReport:
     found = {
         "learning_rate-0.1": results(0.20, 0.21, 0.25),
         "learning_rate-0.2": results(0.80, 0.81, 0.82),
         "learning_rate-0.3": Results({1002: {"a": 0.6, "b": 0.8}, 1003: {"a": 0.77, "b": 0.97}}),
     }
-    return SweepReport(TRIED, SEEDS, 2, judge("success", found), higher_is_better, OUTCOMES)
+    return SweepReport(TRIED, SEEDS, 2, judge("success", found), OUTCOMES)
 
 
 def test_the_best_has_the_best_mean() -> None:
     assert swept().winner.values == {KEY: 0.2}
-    assert swept(higher_is_better=False).winner.values == {KEY: 0.1}
 
 
 def test_of_equal_candidates_the_first_is_the_best() -> None:
@@ -57,7 +56,6 @@ def test_every_candidate_is_compared_with_the_best() -> None:
         "left out",
     ]
     assert "Not distinguishable from it: learning_rate-0.3. The best of several is partly lucky" in report.finding()
-    assert swept(higher_is_better=False).than_best("learning_rate-0.2") == "higher"
 
 
 def test_the_table_has_a_row_for_each_candidate() -> None:

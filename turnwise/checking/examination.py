@@ -28,6 +28,7 @@ from turnwise.checking.playing import (
 )
 from turnwise.checking.report import Broken, Check, CheckReport, Doubtful, NotApplicable, examine, shortened
 from turnwise.checking.subject import Subject
+from turnwise.config.world_checks import require_primary_column
 from turnwise.errors import ConfigurationError
 from turnwise.statistics.group_spread import expected_spread
 from turnwise.store.fingerprint import installed_imports
@@ -125,9 +126,10 @@ def introduces_itself(subject: Subject) -> str:
     for name, text in (("instruction", world.instruction), ("grammar", world.grammar)):
         if not isinstance(text, str) or not text.strip():
             raise Broken(f"the world's {name} must be a text; found {text!r}")
-    if not any(column.value == world.primary_metric for column in world.columns):
-        shown = ", ".join(column.value for column in world.columns)
-        raise Broken(f"the world's columns must show its primary metric {world.primary_metric!r}; found {shown}")
+    try:
+        require_primary_column(world)
+    except ConfigurationError as error:
+        raise Broken(str(error)) from error
     start = at_the_start(world.limits)
     if min(start.turns, start.actions_per_turn, start.actions) < 1:
         raise Broken(f"limits must leave at least 1 turn and 1 action; found {world.limits}")

@@ -37,12 +37,19 @@ def require_examples(agent: Agent, world: World) -> None:
 
 
 def require_primary_column(world: World) -> None:
-    """Raise ConfigurationError unless the world's columns show what variants are compared by."""
-    if not any(column.value == world.primary_metric for column in world.columns):
+    """Raise ConfigurationError unless the world's columns show what variants are compared by, and higher is better."""
+    column = next((column for column in world.columns if column.value == world.primary_metric), None)
+    if column is None:
         raise ConfigurationError(
             f"a world's columns must show its primary metric, by which variants are compared; {world.name!r} has "
             f"{world.primary_metric!r} and shows {', '.join(column.value for column in world.columns)}",
             "TW-hidden-metric",
+        )
+    if column.better == "lower":
+        raise ConfigurationError(
+            f"higher values of a world's primary metric must be better; those of {world.name!r}'s "
+            f"{world.primary_metric!r} are worse: compare by its negative",
+            "TW-lower-metric",
         )
 
 

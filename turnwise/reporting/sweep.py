@@ -32,7 +32,6 @@ class SweepReport:
     """How many validation tasks each run was evaluated on."""
     judgement: Judgement
     """Over the candidates with a result: all but those of which a fault has left out every run."""
-    higher_is_better: bool = True
     outcomes: Outcomes | None = None
     """The runs that were ended early, which count, and those that a fault has left out; None where there are none."""
 
@@ -44,8 +43,7 @@ class SweepReport:
     @property
     def best(self) -> VariantResult:
         """The candidate with the best mean; of equal ones the first."""
-        sign = 1 if self.higher_is_better else -1
-        return max(self.judgement.standings, key=lambda standing: sign * standing.mean.value)
+        return max(self.judgement.standings, key=lambda standing: standing.mean.value)
 
     @property
     def winner(self) -> Candidate:

@@ -178,7 +178,8 @@ class World(ABC):
     names_answers: bool = False
     """Whether every task has a right answer, which `answer` names, as credit by information gain requires."""
     primary_metric: ClassVar[str] = "success"
-    """The metric by which variants are compared: `success`, or the name of a reward or metric of this world."""
+    """The metric by which variants are compared: `success`, or the name of a reward or metric of this world of which
+    higher values are better."""
     oracle_success: ClassVar[float] = 0.0
     """A lower bound, 0 to 1, of the oracle's success on test tasks with the default parameters; checked."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
