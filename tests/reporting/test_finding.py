@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from turnwise.reporting.finding import finding, report_finding
 from turnwise.results.report_data import ReportData
-from turnwise.statistics import Comparison, Interval, Judgement, VariantResult
+from turnwise.statistics import Comparison, Interval, Judgement, Results, VariantResult, judge
 
 
 def interval(value: float, low: float | None = None, high: float | None = None, seeds: int = 5) -> Interval:
@@ -76,6 +78,18 @@ def test_what_cannot_be_told_apart_is_called_no_difference() -> None:
         "The two variants cannot be told apart in success: they are 0.30 (0.22 to 0.38) apart; "
         "none beats the warm start, nor with greedy replies (+0.10 each)."
     )
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        (2, "The two variants are 1.00 apart in success wherever both were tested, and 2 seeds are too few to decide."),
+        (20, "b beats a by 1.00 in success."),
+    ],
+)
+def test_a_difference_that_is_the_same_in_every_run_is_decided_by_their_number(seeds: int, said: str) -> None:
+    a, b = (Results({seed: {"x": value, "y": value} for seed in range(seeds)}) for value in (0.0, 1.0))
+    assert finding(judge("success", {"a": a, "b": b})) == said
 
 
 def test_a_fall_below_the_warm_start_is_named() -> None:

@@ -59,10 +59,10 @@ def test_one_run_on_a_side_and_runs_that_are_all_equal_have_a_difference_without
     for first, second, value, p in (
         ([1.0], [0.25, 0.5, 0.75], 0.5, None),
         ([2.0], [2.0], 0.0, None),
-        ([2.0, 2.0], [0.5, 0.5, 0.5], 1.5, None),
+        ([2.0, 2.0], [0.5, 0.5, 0.5], 1.5, 0.2),  # 2 of the 10 ways to deal five runs to the two sides
         ([2.0, 2.0], [2.0, 2.0], 0.0, 1.0),
         # The mean of three times 0.1 is off by its last bit, and so would be the deviation from it.
-        ([0.1] * 3, [0.3] * 3, -0.2, None),
+        ([0.1] * 3, [0.3] * 3, -0.2, 0.1),
         ([0.1] * 3, [0.1] * 2, 0.0, 1.0),
     ):
         found = difference_of_runs(first, second)
@@ -70,6 +70,9 @@ def test_one_run_on_a_side_and_runs_that_are_all_equal_have_a_difference_without
         assert found.p == p
         in_tables = [np.tile(np.array(side)[:, None], 5) for side in (first, second)]
         assert difference(*in_tables, paired=False).p == p
+    assert difference(np.ones((6, 4)), np.zeros((6, 4)), paired=True).p == 2 / 2**6
+    assert difference(np.ones((6, 4)), np.zeros((1, 4)), paired=True).p == 2 / 2**6, "over a fixed policy"
+    assert difference_of_policies([1.0] * 6, [0.0] * 6).p == 2 / 2**6
     assert difference_of_runs([2.0, 2.0], [1.0, 3.0]).interval.low is not None, "one side varies"
 
 

@@ -68,7 +68,14 @@ def _pairs(judgement: Judgement) -> str:
     if not differing:
         count = len(judgement.standings)
         if count == 2:
-            difference = judgement.pairs[0].difference
+            pair = judgement.pairs[0]
+            difference = pair.difference
+            if pair.corrected is not None and pair.corrected < 1 and difference.low is None:
+                apart = number(abs(difference.value), DIGITS)
+                return (
+                    f"The two variants are {apart} apart in {judgement.measure} wherever both were tested, and "
+                    f"{difference.count} {difference.over.partition(' ')[0]} are too few to decide"
+                )
             apart = with_bounds(_negated(difference) if difference.value < 0 else difference, DIGITS)
             return f"The two variants cannot be told apart in {judgement.measure}: they are {apart} apart"
         return f"No two of the {count} variants can be told apart in {judgement.measure}"

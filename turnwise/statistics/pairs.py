@@ -13,7 +13,8 @@ variances from seeds alone and from tasks alone.
 
 *What differs from the field*: papers resample seeds, or seeds and tasks, and take percentiles, which covers too little
 with few seeds and too much with many. `docs/science/coverage.md` has the coverage of each choice. With one seed on
-either side there is no interval.
+either side there is no interval. Nor is there where all runs and tasks differ by the same, such as 0 and 1: t needs a
+spread, so p is then that of the exact test, the smallest that so many runs can give.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from turnwise.statistics.interval import LEVEL, Interval, Method, finite, rounding_of
+from turnwise.statistics.significance import smallest_exact_p
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Difference:
 
     interval: Interval
     p: float | None
-    """Two-sided, before any correction. None where there is no interval, but 1 where several runs of both sides are
-    equal throughout."""
+    """Two-sided, before any correction. None with one run on a side; where nothing varies 1 if both sides are equal,
+    and else that of the exact test."""
     spread: Spread | None = None
     """The standard error of the difference, with its degrees of freedom; None where there is no interval."""
 
@@ -58,7 +60,8 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool) -> Differ
     if count == 1:
         return Difference(found, None)
     spread = two_way_spread(first - second) if paired else two_sample_spread(first, second)
-    return _with_bounds(found, spread, rounding_of(first, second), "Student's t, two-way")
+    exact = smallest_exact_p(len(first), len(first) if paired else len(second), paired=paired)
+    return _with_bounds(found, spread, rounding_of(first, second), exact, "Student's t, two-way")
 
 
 def difference_of_runs(first: Sequence[float], second: Sequence[float]) -> Difference:
@@ -72,7 +75,8 @@ def difference_of_runs(first: Sequence[float], second: Sequence[float]) -> Diffe
     if count == 1:
         return Difference(found, None)
     spread = _combined([_run_variance(side) for side in sides], _Part(np.zeros(()), 1), [])
-    return _with_bounds(found, spread, rounding_of(*sides), "Student's t")
+    exact = smallest_exact_p(len(one), len(other), paired=False)
+    return _with_bounds(found, spread, rounding_of(*sides), exact, "Student's t")
 
 
 def difference_of_policies(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> Difference:
@@ -88,16 +92,20 @@ def difference_of_policies(first: Sequence[float] | np.ndarray, second: Sequence
     if len(one) == 1:
         return Difference(found, None)
     spread = _combined([], _task_variance(one - other), [])
-    return _with_bounds(found, spread, rounding_of(one, other), "Student's t")
+    exact = smallest_exact_p(len(one), len(one), paired=True)
+    return _with_bounds(found, spread, rounding_of(one, other), exact, "Student's t")
 
 
-def _with_bounds(found: Interval, spread: Spread, rounding: float, method: Method) -> Difference:
-    """A difference that has no bounds yet, with those of its uncertainty, unless that is a rounding."""
+def _with_bounds(found: Interval, spread: Spread, rounding: float, exact: float, method: Method) -> Difference:
+    """A difference that has no bounds yet, with those of its uncertainty, unless that is a rounding.
+
+    `exact` is the p of the exact test for a difference in which all agree.
+    """
     from scipy import special
 
     error, freedom = float(spread.error), float(spread.freedom)
     if error <= rounding:
-        return Difference(found, 1.0 if abs(found.value) <= rounding else None)
+        return Difference(found, 1.0 if abs(found.value) <= rounding else exact)
     half = float(special.stdtrit(freedom, (1 + LEVEL) / 2)) * error
     interval = replace(found, low=found.value - half, high=found.value + half, method=method)
     return Difference(interval, float(2 * special.stdtr(freedom, -abs(found.value) / error)), spread)
