@@ -37,7 +37,7 @@ from turnwise.results.report import ReportedRun, ReportParameters
 from turnwise.results.report_data import ReportData
 from turnwise.store import Reference
 from turnwise.store.digests import digest_of
-from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest
+from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint
 from turnwise.tracking.finding import find_runs
 from turnwise.training_runs import iteration_stages
 from turnwise.training_runs.iteration_stages import plotted_measures
@@ -61,7 +61,7 @@ def computing_code(experiment: Experiment) -> str:
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
     plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})
     code = fingerprint([*kernels, *world_code(experiment.world), *plugins], without=[*DETERMINES_NOTHING])
-    return digest_of([code, *(function_digest(stage.function) for stage in stages)])
+    return digest_of([code, *(stage.own_code for stage in stages)])
 
 
 def plugin_modules_of(experiment: Experiment) -> list[str]:

@@ -13,9 +13,9 @@
 
 `parameters` is one frozen pydantic model that holds only what the task reads. All other arguments are references, None,
 or lists or dictionaries of references; `label` is for display. The cache key is a digest of the task's name, the layout
-of the files that it writes, the code of its kernel (what computes, not what runs, stores or shows it) and of the
-function itself, its parameters, the digests of its inputs, and the platform where bits depend on it. In the parameters,
-paths of files and libraries are replaced by contents and versions (`known_by_content`).
+of the files that it writes, the code of its kernel (what computes, not what runs, stores or shows it), of the function
+itself and of what it uses of `tasks`, its parameters, the digests of its inputs, and the platform where bits depend on
+it. In the parameters, paths of files and libraries are replaced by contents and versions (`known_by_content`).
 
 `@task` is Prefect's (`tasks.orchestration`), with a cache policy that looks for a result under this key. A plan asks
 for the same key without Prefect.
@@ -40,14 +40,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, get_type_hints
 
 from pydantic import ValidationError
 
-from turnwise.config.schema import WorldSection
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import DETERMINES_NOTHING, fingerprint, function_digest, warn_of_edits
 from turnwise.store.full_disk import report_full_disk
 from turnwise.store.notes import with_references
-from turnwise.store.plugin_identity import Outside, known_by_content
+from turnwise.store.plugin_identity import from_outside, known_by_content
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record
 from turnwise.store.stage_records import share_record
@@ -60,6 +59,10 @@ Arguments = ParamSpec("Arguments")
 
 failed_lookup: ContextVar[Exception | None] = ContextVar("failed_lookup", default=None)
 """Why the key or the record of the current call is not known. Prefect takes any such error for a missing record."""
+
+
+RUNS_STAGES = ("tasks.caching", "tasks.calls", "tasks.orchestration", "tasks.restoring")
+"""What of this package says when a stage runs and opens its inputs: in no key."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Dependencies:
         """
         return {
             "code": fingerprint(self.modules(parameters), without=self.left_out),
-            "call": function_digest(self.function),
+            "call": self.own_code,
             "writes": self.writes,
             "platform": run_environment.platform() if self.platform_bound else None,
         }
@@ -121,10 +124,9 @@ class Dependencies:
 
         That is what a tool cannot see which knows the project's files and parameters, as DVC does.
         """
-        made_by, known = self.made_by(parameters), known_by_content(parameters)
-        outside = {name: known[name] for name, value in parameters if isinstance(value, Outside | WorldSection)}
+        outside = {".".join(map(str, place)): content for place, content in from_outside(parameters).items()}
         read = self.reads(parameters) if self.reads else {}
-        return {**made_by, "platform": None, "reads": dict(read), "outside": outside}
+        return {**self.made_by(parameters), "platform": None, "reads": dict(read), "outside": outside}
 
     def modules(self, parameters: Any) -> list[str]:
         """The modules whose code, with all that they import, the result depends on."""
@@ -134,6 +136,11 @@ class Dependencies:
     def computing_modules(self) -> Sequence[str]:
         """Those of `modules` that are the same for all parameters."""
         return [self.function.__module__] if self.kernel is None else self.kernel
+
+    @property
+    def own_code(self) -> str:
+        """A digest of the function's own code, and of what it uses of its package besides what runs stages."""
+        return function_digest(self.function, without=RUNS_STAGES)
 
     @property
     def left_out(self) -> Sequence[str]:
@@ -290,7 +297,7 @@ def _read_declared_sources() -> None:
     while _unread:
         dependencies = _unread.pop()
         fingerprint(dependencies.computing_modules, without=dependencies.left_out)
-        function_digest(dependencies.function)
+        dependencies.own_code  # noqa: B018  reads the sources
 
 
 def _declare(dependencies: Dependencies) -> None:

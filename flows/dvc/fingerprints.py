@@ -39,7 +39,7 @@ def write_fingerprints(experiment: Experiment) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name, calls in calls_by_stage(experiment).items():
         tasks = {call.stage: digest_of(dependencies_of(call.task).beside_settings(call.parameters)) for call in calls}
-        written = definition_digest("flows.dvc.stages", WRITERS[name.partition("/")[0]])
+        written = definition_digest("flows.dvc.stages", WRITERS[name.partition("/")[0]], package="flows.dvc")
         text = json.dumps({"files": written, **dict(sorted(tasks.items()))}, indent=1)
         write_whole(folder / f"{name}.json", f"{text}\n")
 

@@ -310,7 +310,7 @@ def test_the_digest_of_a_function_has_what_it_uses_of_its_module(
 ) -> None:
     def digest() -> str:
         forget()
-        return code.definition_digest("staged", "stage")
+        return code.definition_digest("staged", "stage", "staged")
 
     (folder / "staged.py").write_text(FUNCTION)
     before = digest()
@@ -356,14 +356,15 @@ def test_a_file_written_a_moment_ago_is_read_again_since_the_next_write_may_have
 
 BESIDE = {
     "stages/__init__.py": "",
-    "stages/stage.py": """
+    "stages/first/stage.py": """
 from our_world.helper import one
 from stages import reading
-from stages.writing import write as save
+from stages.second.writing import write as save
+from stages.running import run
 
 
 def stage():
-    return save(reading.read(), one())
+    return run(save(reading.read(), one()))
 """,
     "stages/reading.py": """
 def read():
@@ -377,7 +378,9 @@ def _rows():
 def other():
     return 1
 """,
-    "stages/writing.py": "def write(*values):\n    return values\n",
+    "stages/second/writing.py": "from ..third import kept\n\n\ndef write(*values):\n    return kept(values)\n",
+    "stages/third.py": "def kept(values):\n    return values\n",
+    "stages/running.py": "def run(value):\n    return value\n",
 }
 
 
@@ -387,19 +390,21 @@ def other():
         ("stages/reading.py", "return _rows()", "return -_rows()", True),
         ("stages/reading.py", "def _rows():\n    return 1", "def _rows():\n    return 2", True),
         ("stages/reading.py", "def other():\n    return 1", "def other():\n    return 2", False),
-        ("stages/writing.py", "return values", "return values[:1]", True),
+        ("stages/second/writing.py", "return kept(values)", "return kept(values[:1])", True),
+        ("stages/third.py", "return values", "return values[:1]", True),
+        ("stages/running.py", "return value", "return -value", False),
         ("our_world/helper.py", "return 1", "return 2", False),
     ],
 )
-def test_the_digest_of_a_function_has_what_it_uses_of_modules_beside_its_own(
+def test_the_digest_of_a_function_has_what_it_uses_of_all_its_package_but_what_runs_it(
     folder: Path, name: str, old: str, new: str, counts: bool
 ) -> None:
     def digest() -> str:
         forget()
-        return code.definition_digest("stages.stage", "stage")
+        return code.definition_digest("stages.first.stage", "stage", "stages", ("stages.running",))
 
-    (folder / "stages").mkdir()
     for each, text in BESIDE.items():
+        (folder / each).parent.mkdir(parents=True, exist_ok=True)
         (folder / each).write_text(text)
     before, text = digest(), (folder / name).read_text()
     assert old in text

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from corridor_worlds import Corridor
 
-from turnwise.config.schema import WorldSection
+from turnwise.config.schema import Section, WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import versions
 from turnwise.store import plugin_identity
 from turnwise.store.plugin_identity import (
+    Outside,
+    from_outside,
+    known_by_content,
     outside_file,
     plugin_ingredients,
     what_it_reads,
@@ -116,6 +119,30 @@ def test_of_nested_parameters_only_the_path_is_left_out(book: Path, tmp_path: Pa
     found = world_ingredients(section(book=str(book), shelf={"folder": str(tmp_path / "shelf"), "order": "by name"}))
     assert found["parameters"] == {"shelf": {"order": "by name"}}
     assert set(found["files"]) == {"book", "shelf.folder"}
+
+
+class Played(Section):
+    """Parameters that hold a world."""
+
+    world: WorldSection
+    turns: int = 3
+
+
+class Compared(Section):
+    """Parameters that hold others at every depth."""
+
+    plays: dict[str, Played]
+    teachers: tuple[Outside | None, ...] = ()
+
+
+def test_what_comes_from_outside_is_known_by_content_at_any_depth(book: Path) -> None:
+    teacher, world = Outside(place="models/teacher", content="abc"), section(book=str(book))
+    parameters = Compared(plays={"first": Played(world=world)}, teachers=(None, teacher))
+    assert known_by_content(parameters) == {
+        "plays": {"first": {"world": world_ingredients(world), "turns": 3}},
+        "teachers": [None, "abc"],
+    }
+    assert list(from_outside(parameters)) == [("plays", "first", "world"), ("teachers", 1)]
 
 
 def test_the_digest_of_a_world_follows_what_it_reads_and_its_state(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ _not_yet_written: list[str] = []
 OUR_PACKAGES = frozenset({"turnwise", "tasks", "envs", "flows"})
 DETERMINES_NOTHING: Mapping[str, str] = {
     "flows": "in which order stages run",
-    "tasks": "where a stage's inputs come from and where its result goes: what it computes is its function's own code",
+    "tasks": "a stage's function and what it uses of this package are in its key by themselves (`function_digest`)",
     "turnwise.store": "where artifacts lie; what is in them is verified against their digests",
     "turnwise.tracking": "what MLflow shows of results",
     "turnwise.project": "in which folder a project lies",
@@ -93,29 +93,38 @@ def modules_of(module_names: Sequence[str], without: Sequence[str] = ()) -> tupl
     return tuple(source.name for source in sources if not source.is_empty)
 
 
-def function_digest(function: Callable[..., Any]) -> str:
-    """A digest of a function and of the functions, classes and constants that it uses of its own package's modules.
+def function_digest(function: Callable[..., Any], without: tuple[str, ...] = ()) -> str:
+    """A digest of a function and of the functions, classes and constants that it uses of its top-level package.
 
-    Decorators, annotations, docstrings and the code of other packages do not count. A source is read once per process.
+    Decorators, annotations, docstrings and the code of other packages do not count, nor do modules and packages of
+    `without`. A source is read once per process.
     """
-    return definition_digest(function.__module__, function.__qualname__)
+    module = function.__module__
+    return definition_digest(module, function.__qualname__, module.partition(".")[0], without)
 
 
 @cache
-def definition_digest(module: str, name: str) -> str:
-    """`function_digest` of a function or class of this name in a module, which is not imported."""
+def definition_digest(module: str, name: str, package: str, without: tuple[str, ...] = ()) -> str:
+    """`function_digest` of a function or class of this name in a module, which is not imported.
+
+    `package` is the one whose modules count.
+    """
     if name not in _definitions(module):  # defined within another function
         return digest_of([ast.dump(node) for node in _definitions(module).values()])
-    package = module.rpartition(".")[0]
+
+    def counts(origin: str) -> bool:
+        return f"{origin}.".startswith(f"{package}.") and not any(
+            f"{origin}.".startswith(f"{each}.") for each in without
+        )
+
     used: dict[str, str] = {}
     waiting = [(module, name)]
     while waiting:
         module, name = waiting.pop()
-        node = _definitions(module).get(name)
+        node, here = _definitions(module).get(name), module.rpartition(".")[0]
         if isinstance(node, ast.ImportFrom):
-            origin, original = _absolute(node, package), _original(node, name)
-            if origin.startswith(f"{package}.") and package:
-                waiting.append((origin, original))
+            if counts(origin := _absolute(node, here)):
+                waiting.append((origin, _original(node, name)))
         elif node is not None and f"{module}.{name}" not in used:
             used[f"{module}.{name}"] = ast.dump(node)
             for each in ast.walk(node):
@@ -123,8 +132,10 @@ def definition_digest(module: str, name: str) -> str:
                     waiting.append((module, each.id))
                 elif isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
                     beside = _definitions(module).get(each.value.id)
-                    if isinstance(beside, ast.ImportFrom) and package and _absolute(beside, package) == package:
-                        waiting.append((f"{package}.{_original(beside, each.value.id)}", each.attr))
+                    if isinstance(beside, ast.ImportFrom):
+                        whole = f"{_absolute(beside, here)}.{_original(beside, each.value.id)}"
+                        if counts(whole):
+                            waiting.append((whole, each.attr))
     return digest_of(used)
 
 

@@ -12,8 +12,10 @@ its path differently, does not: see `known_by_content`.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -73,17 +75,34 @@ def world_ingredients(section: WorldSection) -> dict[str, Any]:
 def known_by_content(parameters: BaseModel) -> dict[str, Any]:
     """The parameters as plain values for a cache key.
 
-    A file or model from outside is replaced by the digest of its content, a world section by what identifies the world.
+    A file or model from outside is replaced by the digest of its content, a world section by what identifies the world,
+    at any depth (`from_outside`).
+    """
+    known = parameters.model_dump(mode="json")
+    for (*parents, last), content in from_outside(parameters).items():
+        functools.reduce(operator.getitem, parents, known)[last] = content
+    return known
+
+
+def from_outside(parameters: BaseModel) -> dict[tuple[str | int, ...], Any]:
+    """By its place in the parameters, what identifies each file, model and world that they name.
 
     Raises ConfigurationError where a world or its data is missing, and whatever an unreachable world server raises.
     """
-    known = parameters.model_dump(mode="json")
-    for name, value in parameters:
+
+    def found(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
         if isinstance(value, Outside):
-            known[name] = value.content
+            yield place, value.content
         elif isinstance(value, WorldSection):
-            known[name] = world_ingredients(value)
-    return known
+            yield place, world_ingredients(value)
+        elif isinstance(value, BaseModel | Mapping):
+            for name, each in value.items() if isinstance(value, Mapping) else value:
+                yield from found(each, (*place, name))
+        elif isinstance(value, list | tuple):
+            for number, each in enumerate(value):
+                yield from found(each, (*place, number))
+
+    return dict(found(parameters, ()))
 
 
 def world_digest(name: str, parameters: Mapping[str, Any]) -> str:
