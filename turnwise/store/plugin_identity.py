@@ -12,9 +12,7 @@ its path differently, does not: see `known_by_content`.
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -80,7 +78,10 @@ def known_by_content(parameters: BaseModel) -> dict[str, Any]:
     """
     known = parameters.model_dump(mode="json")
     for (*parents, last), content in from_outside(parameters).items():
-        functools.reduce(operator.getitem, parents, known)[last] = content
+        around: Any = known
+        for each in parents:
+            around = around[each]
+        around[last] = content
     return known
 
 
