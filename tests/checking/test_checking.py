@@ -73,7 +73,7 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Speechless, "the world introduces itself", "grammar must be a text"),
         (Unshown, "the world introduces itself", "has 'speed' and shows success, format, turns"),
-        (Failures, "the world introduces itself", "those of 'failures''s 'failed' are worse: compare by its negative"),
+        (Failures, "the world introduces itself", "those of 'failed' in 'failures' are worse: compare by its negative"),
         (Shorter, "splits have the size that they say", "one more was given"),
         (Longer, "splits have the size that they say", "there are fewer"),
         (Reordered, "tasks are a prefix of one order", "must begin tasks('train', 8)"),

@@ -47,8 +47,8 @@ def require_primary_column(world: World) -> None:
         )
     if column.better == "lower":
         raise ConfigurationError(
-            f"higher values of a world's primary metric must be better; those of {world.name!r}'s "
-            f"{world.primary_metric!r} are worse: compare by its negative",
+            f"higher values of a world's primary metric must be better; those of {world.primary_metric!r} in "
+            f"{world.name!r} are worse: compare by its negative",
             "TW-lower-metric",
         )
 
