@@ -57,6 +57,14 @@ def test_one_recorded_seed_shows_nothing() -> None:
     assert (found.answer, found.further, found.difference.low) == ("undecided", None, None)
 
 
+@pytest.mark.parametrize("repeated", [{2: 0.52}, {2: 0.48}, {1: 0.52, 2: 0.52}])
+def test_runs_that_do_not_vary_show_nothing_of_how_runs_vary(repeated: dict[int, float]) -> None:
+    found = compare_repeats(dict.fromkeys((1, 2, 3), 0.5), repeated, 0.05)
+    assert (found.answer, found.further, found.difference.low) == ("undecided", None, None)
+    same = dict.fromkeys(repeated, 0.5)
+    assert compare_repeats(dict.fromkeys((1, 2, 3), 0.5), same, 0.05).answer == "within the margin"
+
+
 def test_equal_results_of_other_bits_are_within_any_margin() -> None:
     assert compare_repeats(RECORDED, dict(RECORDED), 1e-9).answer == "within the margin"
 

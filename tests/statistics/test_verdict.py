@@ -78,6 +78,11 @@ def test_notes_say_what_was_corrected_and_where_one_seed_decides_nothing() -> No
     assert "cannot go below p = 0.25" in alone, "one pair is not corrected"
 
 
+def test_runs_without_a_common_task_have_no_profile() -> None:
+    apart = Results({1: {"a": 0.5}, 2: {"b": 1.0}})
+    assert judge("success", {"a": apart}).profiles == {}
+
+
 def test_two_tasks_in_common_are_enough_to_compare_task_by_task() -> None:
     first = Results({seed: {"a": 0.5, "b": 0.25 * seed, "mine": 1.0} for seed in range(3)})
     second = Results({seed: {"a": 0.25, "b": 0.25 * seed, "yours": 0.0} for seed in range(3)})

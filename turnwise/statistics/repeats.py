@@ -8,7 +8,8 @@ compared by pairs; of one that was repeated alone, the m recorded seeds of its v
 
 With a margin d that was written down before, two one-sided tests of level a (Schuirmann 1987) reject a difference as
 large as d where |D| + t(1 - a) error < d: the repetition is *within the margin*. Else it *differs* where a two-sided
-test of level a finds a difference, and is *undecided* otherwise: what was not found is not shown to be absent.
+test of level a finds a difference, and is *undecided* otherwise: what was not found is not shown to be absent. Where
+all the numbers that should vary are equal they say nothing of how runs vary, and only a difference of 0 is decided.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Literal
 
 import numpy as np
 
+from turnwise.data.tolerance import alike
 from turnwise.statistics.interval import Interval
 from turnwise.statistics.power import MOST_SEEDS, POWER
 from turnwise.statistics.significance import equivalence_p
@@ -59,7 +61,7 @@ def compare_repeats(recorded: Mapping[int, float], repeated: Mapping[int, float]
         varied = np.array(list(recorded.values()))
         value = float(next(iter(repeated.values())) - varied.mean())
         factor = math.sqrt(1 + 1 / len(varied))
-    if len(varied) == 1:
+    if len(varied) == 1 or (alike(varied) and not alike([value, 0.0])):
         return Repeat("undecided", margin, _interval(value, None, len(repeated)))
     deviation, freedom = float(varied.std(ddof=1)), len(varied) - 1
     return _compared(value, deviation, factor, freedom, margin, len(repeated))

@@ -144,7 +144,7 @@ def judge(
     profiles: dict[str, list[tuple[float, Interval]]] = {}
     for name, found in variants.items():
         frame = framed[name]
-        if share:
+        if share and found.tasks:
             above = performance_profile(found.table(found.tasks), THRESHOLDS)
             profiles[name] = list(zip(THRESHOLDS, above, strict=True))
         means = list(found.means.values())
