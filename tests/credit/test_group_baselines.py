@@ -42,6 +42,12 @@ def test_maxrl_divides_by_the_mean_and_gives_nothing_where_nothing_was_earned() 
     assert estimate("maxrl", of_outcomes([-1.0, 1.0], [-2.0, 0.5])).tolist() == [[0.0]] * 4
 
 
+def test_maxrl_gives_nothing_where_rewards_cancel() -> None:
+    cancelling = [0.1, 0.2, -0.3]  # their sum is a rounding: 5.6e-17
+    assert 0 < math.fsum(cancelling) < 1e-16
+    assert estimate("maxrl", of_outcomes(cancelling)).tolist() == [[0.0]] * 3
+
+
 def test_pass_at_k_pays_the_best_what_would_be_lost_without_it() -> None:
     # outcomes 1, 0, 0.5, whose unbiased deviation is 0.5
     assert close(estimate("grpo-passk", UNEQUAL, epsilon=0.0), [[1.0, 1.0], [0.0, 0.0], [0.0]])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
-from credit_samples import SEARCHES
+from credit_samples import SEARCHES, WITH_CRITIC
 from pydantic import Field
 
 from turnwise.config.schema import Credit
-from turnwise.credit import CreditBatch, Estimator, estimate, estimator_of, rollout_advantages
+from turnwise.credit import CreditBatch, Estimator, estimate, estimator_of, rollout_advantages, value_targets
+from turnwise.credit.estimators import Restriction
 from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit
 from turnwise.credit.selection import require_selection, select
 from turnwise.data.arrays import Ragged
@@ -27,6 +28,10 @@ def centred(batch: CreditBatch, *, factor: Factor = 1.0) -> list[list[float]]:
     return [[factor * (outcome - mean)] * turns for outcome, turns in zip(batch.outcome, batch.turns, strict=True)]
 
 
+def of_a_kind(batch: CreditBatch, *, kind: Literal["short", "any"] = "short") -> list[list[float]]:
+    return centred(batch)
+
+
 def short(batch: CreditBatch) -> list[list[float]]:
     """One number too few."""
     return [[0.0] for _ in range(len(batch))]
@@ -38,6 +43,8 @@ def not_a_number(batch: CreditBatch) -> Ragged:
 
 missing = Estimator(centred, "turn", distributions=("no-such-package",))
 with_critic = Estimator(centred, "token", needs=("reply_lengths", "values"))
+with_short_targets = Estimator(centred, "token", needs=("reply_lengths", "values"), targets=short)
+of_one_turn = Estimator(of_a_kind, "turn", restrictions=(Restriction("kind", "short", instead="any", most_turns=1),))
 nonsense = 7
 
 
@@ -94,6 +101,17 @@ def test_advantages_of_another_shape_or_that_are_no_numbers_are_refused() -> Non
         estimate(f"{HERE}:short", SEARCHES)
     with pytest.raises(CreditError, match="TW-not-finite"):
         estimate(f"{HERE}:not_a_number", SEARCHES)
+
+
+def test_targets_of_another_shape_are_refused() -> None:
+    with pytest.raises(CreditError, match=r"target per token: \[3\]; found \[1\].*TW-advantage-shape"):
+        value_targets(f"{HERE}:with_short_targets", WITH_CRITIC)
+
+
+def test_a_restriction_holds_for_the_default_of_its_option_too() -> None:
+    with pytest.raises(ConfigurationError, match="TW-too-many-turns"):
+        require_credit(Credit(estimator=f"{HERE}:of_one_turn", options={}), INPUTS)
+    require_credit(Credit(estimator=f"{HERE}:of_one_turn", options={"kind": "any"}), INPUTS)
 
 
 @pytest.mark.parametrize("answer", [None, b"raw", "text", [None] * 4, [["one"]] * 4, [0.5] * 4, 1j])

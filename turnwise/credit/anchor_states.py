@@ -150,7 +150,7 @@ def _alike(states: list[str], similarity: float | None) -> dict[str, str]:
     cluster: dict[str, str] = {}
     first: list[str] = []
     for state in sorted(set(states)):
-        like = (other for other in first if SequenceMatcher(None, other, state).ratio() >= similarity)
+        like = (other for other in first if SequenceMatcher(None, other, state, autojunk=False).ratio() >= similarity)
         cluster[state] = next(like, state)
         if cluster[state] == state:
             first.append(state)

@@ -88,8 +88,9 @@ class Estimator:
     for before anything is computed, and their versions are part of the cache key."""
 
     def restriction(self, options: Mapping[str, Any]) -> Restriction | None:
-        """The restriction under these options; None where there is none."""
-        return next((each for each in self.restrictions if options.get(each.option) == each.value), None)
+        """The restriction under these options and the defaults of the others; None where there is none."""
+        read = read_options(self.function.__name__, self.function, options)
+        return next((each for each in self.restrictions if read.get(each.option) == each.value), None)
 
 
 ESTIMATORS: Mapping[str, Estimator] = {
@@ -188,7 +189,8 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
             f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none", "TW-no-critic"
         )
     if (targets := estimator_of(name).targets) is not None:
-        return targets(batch, **options)
+        own = targets(batch, **options)
+        return own if name in ESTIMATORS else _required(repr(name), batch.trained_tokens, own, "target per token")
     known = read_options(name, estimator_of(name).function, options)
     further = {**({"whiten": False} if "whiten" in known else {}), **estimator_of(name).target_options}
     advantages = _raw(name, batch, {**options, **further})
@@ -218,31 +220,32 @@ def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
         if getattr(batch, needed) is None:
             raise CreditError(f"{name!r} needs {needed}, {NEEDS[needed]}; the batch has none", "TW-rule-lacks-input")
     advantages = estimator.function(batch, **options)
-    return advantages if name in ESTIMATORS else _required(name, estimator, batch, advantages)
+    if name in ESTIMATORS:
+        return advantages
+    if estimator.level == "turn":
+        return _required(repr(name), batch.trained_turns, advantages, "advantage per turn")
+    return _required(repr(name), batch.trained_tokens, advantages, "advantage per token")
 
 
-def _required(name: str, estimator: Estimator, batch: CreditBatch, returned: Any) -> Ragged:
-    """A plug-in's advantages as an array. Raises CreditError unless each turn or token has a finite one."""
+def _required(what: str, expected: Ragged, returned: Any, entry: str) -> Ragged:
+    """What a plug-in returned, as an array. Raises CreditError unless it is finite and has the shape of `expected`."""
     try:
-        advantages = returned if isinstance(returned, Ragged) else Ragged.of(returned)
+        rows = returned if isinstance(returned, Ragged) else Ragged.of(returned)
     except (TypeError, ValueError) as error:  # None, texts, complex numbers, rows that are single numbers
         raise CreditError(
-            f"{name!r} must return one row of numbers per trajectory; found {quoted(returned)}, of which none can be "
+            f"{what} must return one row of numbers per trajectory; found {quoted(returned)}, of which none can be "
             "made",
             "TW-advantage-shape",
         ) from error
-    expected = batch.trained_turns if estimator.level == "turn" else batch.trained_tokens
-    if not np.array_equal(advantages.offsets, expected.offsets):
+    if not np.array_equal(rows.offsets, expected.offsets):
         raise CreditError(
-            f"{name!r} must return one row per trajectory, with one advantage per {estimator.level}: "
-            f"{expected.lengths.tolist()[:8]}; found {advantages.lengths.tolist()[:8]}",
+            f"{what} must return one row per trajectory, with one {entry}: "
+            f"{expected.lengths.tolist()[:8]}; found {rows.lengths.tolist()[:8]}",
             "TW-advantage-shape",
         )
-    if not np.isfinite(advantages.values).all():
-        raise CreditError(
-            f"{name!r} must return finite numbers; found {advantages.values.tolist()[:8]}", "TW-not-finite"
-        )
-    return advantages
+    if not np.isfinite(rows.values).all():
+        raise CreditError(f"{what} must return finite numbers; found {rows.values.tolist()[:8]}", "TW-not-finite")
+    return rows
 
 
 def rules_of(credit: Credit) -> list[Credit | ThoughtCredit]:

@@ -34,7 +34,7 @@ from turnwise.config.quantities import NotNegative
 from turnwise.credit.batch import CreditBatch, Rewards
 from turnwise.credit.group_relative import NO_BASELINE, Deviation, normalise, scale
 from turnwise.data.arrays import Numbers, Ragged
-from turnwise.data.tolerance import alike
+from turnwise.data.tolerance import RELATIVE_TOLERANCE, alike
 
 
 def opo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:
@@ -74,7 +74,9 @@ def maxrl(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:
 
     def compare(values: Numbers) -> Numbers:
         mean = math.fsum(values.tolist()) / len(values)
-        return normalise(values, "none", 0.0) / mean if mean > 0 else np.zeros(len(values))
+        # Rewards that cancel leave a rounding as their mean, which nothing may be divided by.
+        earned = mean > RELATIVE_TOLERANCE * float(np.abs(values).max())
+        return normalise(values, "none", 0.0) / mean if earned else np.zeros(len(values))
 
     return batch.on_every_turn(batch.in_groups(batch.totals(rewards), compare))
 

@@ -165,7 +165,8 @@ def _draw_slopes(axes: Axes, rules: Sequence[RuleFigures], turns: int) -> None:
     """Draw the slope of each turn divided by that of all turns together; with equal slopes all lie at 1."""
     for turn in range(turns):
         shift = 0.3 * (turn - (turns - 1) / 2) / max(1, turns - 1)
-        shares = [(share, height + shift) for height, rule in enumerate(rules) if (share := _share(rule, turn))]
+        found = [(_share(rule, turn), height + shift) for height, rule in enumerate(rules)]
+        shares = [(share, height) for share, height in found if share is not None]
         axes.plot(
             [share for share, _ in shares],
             [height for _, height in shares],

@@ -3,8 +3,9 @@
 For each rule it measures the noise of its gradient (`turnwise.credit_study.gradient_noise`) and how its advantages
 agree with the true ones (`turnwise.credit_study.truth`). Advantages come from `turnwise.credit.estimate` with each
 estimator's default options, with two exceptions. Estimators that can choose which rewards count use all of them, since
-the truth is about the whole return; and gamma is 1 where a rule discounts by turns. Only `grpo, outcome` is judged
-without turn rewards. A rule on tokens is judged by the mean over each reply's.
+the truth is about the whole return; and gamma is 1 where GiGPO and HGPO discount by turns. `grpo, outcome` is judged
+without turn rewards, and so are `information-gain` and `trace`, which put gains of their own in their place; `trace`
+and `bi-level-gae` keep their published discounts. A rule on tokens is judged by the mean over each reply's.
 
 `study_replays` goes from episodes and continuations to `examine`.
 """
