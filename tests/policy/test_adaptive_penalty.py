@@ -26,6 +26,11 @@ def test_the_coefficient_grows_with_the_divergence_and_the_samples(divergence: f
     assert found == {COEFFICIENT: 0.5, NEXT_COEFFICIENT: pytest.approx(following)}
 
 
+def test_a_batch_beyond_the_horizon_counts_as_one_horizon() -> None:
+    found = coefficient_metrics(PENALTY, 0.0, samples=1000)
+    assert found[NEXT_COEFFICIENT] == pytest.approx(0.5 * (1 - 0.2)), "1 - 0.2 x 10 would turn the penalty's sign"
+
+
 def test_an_update_goes_on_from_the_policy_that_it_trains() -> None:
     assert penalty_after(PENALTY, {"skipped": 0.0}) == PENALTY  # the run's first policy
     assert penalty_after(PENALTY, {NEXT_COEFFICIENT: 0.7}).coefficient == 0.7

@@ -20,7 +20,14 @@ from turnwise.config.model_settings import ModelSettings
 from turnwise.config.schema import CriticSection
 from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError, NotFiniteError
-from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, ValueBatch, clipped_value_loss
+from turnwise.policy.critic.critic import (
+    OPTIMIZER_FILE,
+    VALUE_HEAD_FILE,
+    Critic,
+    ValueBatch,
+    clipped_value_loss,
+    explained_variance,
+)
 from turnwise.policy.model import load_policy
 from turnwise.policy.reply_states import reply_states
 from turnwise.policy.scoring import lay_out, score_replies
@@ -159,6 +166,7 @@ def test_where_all_returns_are_equal_there_is_no_variance_to_explain(make_policy
     rows = tuple((0.0,) * sum(sequence.mask) for sequence in sequences)
     metrics = critic.update(ValueBatch.of(sequences, rows, rows), SETTINGS, seed=0)
     assert "explained_variance" not in metrics
+    assert explained_variance([0.0, 1.0, 0.5], [0.3, 0.1 + 0.2, 0.3]) is None, "returns that differ by a rounding"
     assert all(math.isfinite(value) for value in metrics.values())
 
 

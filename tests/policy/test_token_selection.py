@@ -141,6 +141,9 @@ def test_bad_tokens_of_a_sequence_that_the_policy_has_left_have_no_loss() -> Non
     # It is measured from the engine, where the ratio is taken to the learner's own.
     apart = reply_tokens(engine=torch.tensor([-1.0, -1.0, -1.5, -1.5], dtype=torch.float64))
     assert descended(apart, off_policy_bound=1.0)[2] == {"off_policy_fraction": 0.0}
+    # What is left out has no policy loss; the pull that holds a token stays.
+    held = reply_tokens(pulls=torch.tensor([0.0, 0.0, 0.0, 0.8], dtype=torch.float64))
+    assert descended(held, off_policy_bound=1.0)[1] == pytest.approx([-0.5, 0.5, -0.375, -0.2])
 
 
 @pytest.mark.parametrize("reweighted", [False, True])

@@ -1,12 +1,13 @@
 """The coefficient of the penalty for divergence, adapted between iterations so that the divergence nears a target.
 
-    beta_(n+1) = beta_n (1 + clip(KL_n / target - 1, -0.2, 0.2) samples_n / horizon)
+    beta_(n+1) = beta_n (1 + clip(KL_n / target - 1, -0.2, 0.2) min(samples_n / horizon, 1))
 
 KL_n is the mean estimate of the penalty per reply token in iteration n, samples_n the trajectories (or turns) of its
 batch. beta_1 is the coefficient of the configuration.
 
 Paper: Ziegler et al. (arXiv 1909.08593, section 2.2), whose horizon is 10,000 episodes; verl's `kl_ctrl: adaptive` and
-OpenRLHF's. What differs: they adapt a penalty in the reward, here it is the one in the loss, whose divergence is that
+OpenRLHF's. What differs: a batch beyond the horizon counts as one horizon, since five of them would make the
+coefficient negative; they adapt a penalty in the reward, here it is the one in the loss, whose divergence is that
 of the update. The coefficient is a metric of the policy that was trained with it, so that a resumed run, or one that an
 alarm has returned to an earlier policy, goes on with the coefficient that belongs to that policy.
 
@@ -41,5 +42,5 @@ def coefficient_metrics(penalty: ReferencePenalty | None, divergence: float, sam
     if penalty is None or penalty.adaptive is None:
         return {}
     error = min(max(divergence / penalty.adaptive.target - 1.0, -LARGEST_ERROR), LARGEST_ERROR)
-    following = penalty.coefficient * (1.0 + error * samples / penalty.adaptive.horizon)
+    following = penalty.coefficient * (1.0 + error * min(samples / penalty.adaptive.horizon, 1.0))
     return {COEFFICIENT: penalty.coefficient, NEXT_COEFFICIENT: following}

@@ -43,6 +43,7 @@ from transformers import PreTrainedModel
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.config.schema import CriticSection
+from turnwise.data.tolerance import alike
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic.value_function import StatesOf, ValueFunction
 from turnwise.policy.critic.value_learning import ValueBatch
@@ -85,16 +86,14 @@ def clipped_value_loss(
 
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
     """The share of the returns' variance that the values explain; None where all returns are equal."""
-    variance = _variance(returns)
-    if variance == 0.0:
+    if alike(returns):
         return None
-    return 1.0 - _variance([of_return - value for value, of_return in zip(values, returns, strict=True)]) / variance
+    errors = [of_return - value for value, of_return in zip(values, returns, strict=True)]
+    return 1.0 - _variance(errors) / _variance(returns)
 
 
 def _variance(numbers: Sequence[float]) -> float:
-    """The population variance; exactly 0 where all numbers are equal."""
-    if all(number == numbers[0] for number in numbers):
-        return 0.0
+    """The population variance."""
     mean = math.fsum(numbers) / len(numbers)
     return math.fsum((number - mean) ** 2 for number in numbers) / len(numbers)
 

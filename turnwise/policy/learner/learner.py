@@ -160,12 +160,12 @@ def objective(
     policy_loss = policy.loss if tokens.importance is None else policy.loss * tokens.importance
     if tokens.factors is not None:
         policy_loss = policy_loss * tokens.factors
-    if tokens.pulls is not None:
-        policy_loss = policy_loss + tokens.pulls * (log_probabilities - tokens.behaviour).abs()
     if settings.off_policy_bound is not None:
         dropped = off_policy(log_probabilities.detach(), tokens, settings.off_policy_bound)
         policy_loss = policy_loss.masked_fill(dropped, 0.0)
         further["off_policy_fraction"] = dropped.sum().item()
+    if tokens.pulls is not None:
+        policy_loss = policy_loss + tokens.pulls * (log_probabilities - tokens.behaviour).abs()
     total = policy_loss
     if settings.distillation is not None:
         assert from_teacher is not None, "a learner computes them for these settings"
