@@ -16,6 +16,7 @@ from turnwise.agent.hindsight import (
     hindsight,
     shown_again,
     shown_answers,
+    shown_hindsight,
     spelled_answer,
 )
 from turnwise.policy.tokenizer import ChatFrame
@@ -31,6 +32,19 @@ def test_the_scored_tokens_spell_the_answer_and_no_more(name: str, frame: ChatFr
     scored = frame.tokenizer.decode(list(tokens[spelling.start : spelling.stop]))
     assert "Up at height 3" in scored and len(scored) <= len("Up at height 3") + 2  # a token may begin before it
     assert written.read(frame.decode(tokens), 1).actions == ("answer[Up at height 3]",)
+
+
+@every_format
+@pytest.mark.parametrize("answer", ["an", "a", "0", "text"])
+def test_letters_that_stand_before_the_answer_too_are_not_scored_in_its_place(
+    name: str, answer: str, frame: ChatFrame
+) -> None:
+    written = FORMATS[name](frozenset({"search", "answer"}))
+    tokens, spelling = spelled_answer(f"answer[{answer}]", written, frame)
+    before, text = frame.decode(tokens[: spelling.stop]), frame.decode(tokens)
+    longer = frame.decode(spelled_answer(f"answer[{answer}, or not]", written, frame)[0])
+    assert longer[len(before) :].startswith(", or not") or longer[len(before) - 1 :].startswith(", or not")
+    assert text.startswith(before)
 
 
 def test_an_action_without_a_verb_is_the_answer_as_a_whole(frame: ChatFrame) -> None:
@@ -78,6 +92,18 @@ def test_an_episode_is_shown_another_that_solved_the_task_or_else_its_own_end(fr
     alone, of_failed = hindsight([solved[0], replace(failed, group=1)], written)
     assert alone is None
     assert of_failed == f"An earlier attempt ended with turn limit: {failed.final_observation}"
+
+
+def test_the_end_that_is_shown_is_the_worlds_text_and_an_episode_without_a_turn_is_shown_nothing(
+    frame: ChatFrame,
+) -> None:
+    rules = rules_for(Hill(limits=Limits(turns=1)), frame=frame, instruction="Climb.")
+    played = play_texts(Hill(limits=Limits(turns=1)), form("stay"), frame=frame, instruction="Climb.")
+    shown = replace(played, final_observation="Observation: it rains", group=1)
+    (text,) = hindsight([shown], FORMATS["react"](frozenset({"answer"})))
+    assert text == "An earlier attempt ended with turn limit: it rains"
+    knowing, sequences = shown_hindsight([replace(played, turns=()), played], rules)
+    assert knowing == [1] and len(sequences) == 1
 
 
 def test_hindsight_lengthens_the_first_message_and_changes_no_other_token(frame: ChatFrame) -> None:

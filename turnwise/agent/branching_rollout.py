@@ -114,7 +114,12 @@ def play_trees(play: PlayEpisodes, tasks: Sequence[Task], trees: int, branches: 
 
 
 def _drawn_points(trunk: Trajectory, count: int, of_worlds: int, seed: int) -> list[Point]:
-    """`count` points of a trunk, drawn uniformly and with replacement, in the order of their turns."""
+    """`count` points of a trunk, drawn uniformly and with replacement, in the order of their turns.
+
+    None of a trunk without a turn: nothing can go on from one.
+    """
+    if not trunk.turns:
+        return []
     generator = seeding.generator(seed, "branching points", trunk.group, trunk.replica)
     turns = sorted(generator.integers(len(trunk.turns), size=count).tolist())
     of_trunk = points(trunk, episode_seed(of_worlds, trunk.group, trunk.replica))

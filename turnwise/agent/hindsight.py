@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,13 +39,15 @@ THOUGHT = "what is known is enough to answer"
 def spelled_answer(action: str, form: Format, speller: ChatFrame) -> tuple[tuple[int, ...], range]:
     """The tokens of the reply that gives this answer, and which of them spell it."""
     text = form.demonstrate(ScriptedAction(THOUGHT, (action,)))
-    argument = action.partition("[")[2].removesuffix("]")
-    begin, answer = form.action_begins(text), argument if form.verbs is not None else action
-    if answer in text[begin:]:  # else it is written with escapes, and the action is scored as a whole
-        begin = text.index(answer, begin)
-        end = begin + len(answer)
-    else:
-        end = len(text)
+    verb, _, argument = action.partition("[")
+    answer = argument.removesuffix("]") if form.verbs is not None else action
+    # Its letters may stand before it, too, as in a tag: it begins where another answer's reply is another.
+    other = "1" if answer.startswith("0") else "0"
+    others = form.demonstrate(ScriptedAction(THOUGHT, (f"{verb}[{other}]" if form.verbs is not None else other,)))
+    begin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, others, strict=False)))
+    end = begin + len(answer)
+    if text[begin:end] != answer:  # it is written with escapes, and the action is scored as a whole
+        begin, end = form.action_begins(text), len(text)
     tokens = speller.reply(text)
     places = range(len(tokens) + 1)
 
@@ -96,14 +99,15 @@ def hindsight(trajectories: Sequence[Trajectory], form: Format) -> list[str | No
             texts.append(None)
         else:
             ending = trajectory.ending.value.replace("_", " ")
-            texts.append(form.escape(f"An earlier attempt ended with {ending}: {trajectory.final_observation}"))
+            last = form.said(trajectory.final_observation)
+            texts.append(form.escape(f"An earlier attempt ended with {ending}: {last}"))
     return texts
 
 
 def shown_hindsight(trajectories: Sequence[Trajectory], rules: EpisodeConfig) -> tuple[list[int], SequenceBatch]:
     """The episodes that are shown what came of them, by index, and what each of them then is: see `shown_again`."""
     texts = hindsight(trajectories, rules.format)
-    with_text = [(index, text) for index, text in enumerate(texts) if text is not None]
+    with_text = [(index, text) for index, text in enumerate(texts) if text is not None and trajectories[index].turns]
     assert rules.frame is not None, "hindsight is spelled in the frame of a tokenizer"
     sequences = [shown_again(trajectories[index], text, rules.frame, rules.instruction) for index, text in with_text]
     return [index for index, _ in with_text], joined(sequences) if sequences else SequenceBatch.of([])
