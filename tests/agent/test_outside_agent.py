@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from turnwise.agent.outside_agent import (
     ConversationFrame,
     RecordedEpisode,
+    Recorder,
+    Refused,
     answer_of,
     text_of,
     trajectories_of_episodes,
@@ -152,3 +156,48 @@ def test_rewards_stand_at_their_turns_and_an_episode_without_one_is_lost_and_nev
     assert [dict(turn.rewards) for turn in kept[0].turns] == [{"tool": 0.5}, {"tool": 0.25, "solved": 1.0}]
     assert [dict(turn.rewards) for turn in kept[1].turns] == [{}, {"solved": 0.0}]
     assert [(each.group, each.reason) for each in lost] == [(1, "no reward was posted")]
+
+
+class Engine:
+    """Replies with `left` and a number, and lets a test do something while a reply is sampled."""
+
+    def __init__(self, frame: ConversationFrame) -> None:
+        self.frame, self.meanwhile = frame, lambda: None
+
+    def sample(self, context: tuple[int, ...], reply_tokens: int | None) -> Future[Reply]:
+        self.meanwhile()
+        tokens = self.frame.reply("left")
+        replied: Future[Reply] = Future()
+        replied.set_result(Reply(0, tokens, (-0.5,) * len(tokens), True))
+        return replied
+
+
+def recorder(frame: ConversationFrame, write: Callable[[Sequence[RecordedEpisode]], dict[str, Any]]) -> Recorder:
+    return Recorder(Engine(frame), lambda tools: frame, 1.0, write, "policy")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, "5", True, [5]])
+def test_a_limit_that_is_no_number_of_tokens_is_refused_and_reaches_no_engine(
+    frame: ConversationFrame, wrong: object
+) -> None:
+    asked = {"messages": [user("look")], "max_tokens": wrong}
+    with pytest.raises(Refused, match="must be a whole number above 0"):
+        recorder(frame, lambda episodes: {}).complete("task", "1", asked)
+
+
+def test_episodes_that_cannot_be_written_stay(frame: ConversationFrame) -> None:
+    written: list[Sequence[RecordedEpisode]] = []
+
+    def write(episodes: Sequence[RecordedEpisode]) -> dict[str, Any]:
+        written.append(episodes)
+        if len(written) == 1:
+            raise OSError("the disk is full")
+        return {"episodes": len(episodes)}
+
+    of_agent = recorder(frame, write)
+    of_agent.complete("task", "1", {"messages": [user("look")]})
+    of_agent.reward("task", "1", {"reward": 1.0})
+    with pytest.raises(OSError, match="full"):
+        of_agent.write()
+    assert of_agent.write() == {"episodes": 1}
+    assert of_agent.status["episodes"] == 0

@@ -106,3 +106,10 @@ def test_a_format_of_ones_own_that_keeps_the_contract_is_read_as_it_is(own: Call
         ours.thought_form,
         ours.verbs,
     )
+
+
+def test_more_actions_than_a_turn_has_are_refused(own: Callable[..., Format]) -> None:
+    form = own(read=lambda self, reply, actions_per_turn: ParsedReply("", ("up",) * 3))
+    assert form.read(REPLY, 3).actions == ("up",) * 3
+    with pytest.raises(ContractError, match=r"at most 2; found 3.*TW-answer-type"):
+        form.read(REPLY, 2)

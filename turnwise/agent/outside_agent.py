@@ -288,7 +288,9 @@ class Recorder:
             raise Refused("messages must be a list of messages with roles, and not empty")
         episode, lock = self._episode(group, name)
         frame = self._frame(json.dumps(tools, sort_keys=True))
-        limit = request.get("max_completion_tokens") or request.get("max_tokens")
+        limit = request.get("max_completion_tokens", request.get("max_tokens"))
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise Refused(f"max_completion_tokens must be a whole number above 0; found {json.dumps(limit)[:80]}")
         try:
             with lock:
                 context, parent, observation = episode.context(messages, frame)
@@ -342,18 +344,20 @@ class Recorder:
             episode = self._episodes.get((group, name))
             if episode is None or not episode.calls:
                 raise Refused(f"an episode must have asked for a reply; {group}/{name} has not", 404)
-            if episode.rewards is not None:
-                raise Refused(f"an episode gets its reward once; {group}/{name} has it", 409)
-            if turns and len(turns) != len(episode.calls):
-                raise Refused(f"turns must have one entry per reply, {len(episode.calls)}; found {len(turns)}")
-            episode.rewards, episode.of_turns = {key: float(value) for key, value in rewards.items()}, turns
+            with self._locks[group, name]:  # no reply is added meanwhile
+                if episode.rewards is not None:
+                    raise Refused(f"an episode gets its reward once; {group}/{name} has it", 409)
+                if turns and len(turns) != len(episode.calls):
+                    raise Refused(f"turns must have one entry per reply, {len(episode.calls)}; found {len(turns)}")
+                episode.rewards, episode.of_turns = {key: float(value) for key, value in rewards.items()}, turns
         return {"group": group, "episode": name, "turns": len(episode.calls), "rewards": episode.rewards}
 
     def write(self) -> dict[str, Any]:
-        """Keep the episodes so far, and begin anew."""
+        """Keep the episodes so far, and begin anew; where they cannot be kept, they stay."""
         with self._all:
-            episodes, self._episodes, self._locks = list(self._episodes.values()), {}, {}
-        return self._write(episodes)
+            told = self._write(list(self._episodes.values()))
+            self._episodes, self._locks = {}, {}
+        return told
 
     @property
     def status(self) -> dict[str, Any]:

@@ -52,7 +52,14 @@ class ValidatedFormat(Format):
 
     def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
         """The reply's thought and actions, or why it is unreadable."""
-        return self._reply("read", self._form.read(reply, actions_per_turn))
+        parsed = self._reply("read", self._form.read(reply, actions_per_turn))
+        if len(parsed.actions) > actions_per_turn:
+            raise ContractError(
+                f"the actions that {self._said('read')} returns must be at most {actions_per_turn}; found "
+                f"{len(parsed.actions)}",
+                "TW-answer-type",
+            )
+        return parsed
 
     def write_thought(self, thought: str) -> str:
         """A well-formed reply that is a thought alone."""
