@@ -67,7 +67,8 @@ class AgentGymClient:
     def __init__(self, address: str, seconds: float) -> None:
         self._address = address
         unlimited = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        self._http = httpx.Client(base_url=address, timeout=seconds, limits=unlimited)
+        # A server of environments is a machine of one's own, not behind a proxy.
+        self._http = httpx.Client(base_url=address, timeout=seconds, limits=unlimited, trust_env=False)
 
     def post(self, route: str, body: dict[str, Any]) -> Any:
         """Reply to a request that may change state. Sent once and never retried: a retry might play a step twice."""

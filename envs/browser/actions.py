@@ -83,7 +83,7 @@ def _key_combination(text: str) -> str:
     """Key names as the browser knows them, such as `Control+a` for `ctrl+a`. Raises Refused for an unknown key."""
     # A plus sign at the end is the key of that name.
     *modifiers, key = re.findall(r"[^+]+|\+$", text) or [text]
-    known = _KEYS.get(key.lower(), key if len(key) == 1 and key.isprintable() else None)
+    known = _KEYS.get(key.lower(), key if len(key) == 1 and key.isascii() and key.isprintable() else None)
     if known is None or any(modifier.lower() not in _MODIFIERS for modifier in modifiers):
         names = ", ".join([*dict.fromkeys(_MODIFIERS.values()), *_KEYS.values()])
         raise Refused(f"press needs one character or a key, after Control+, Shift+ or Alt+; the keys are {names}.")

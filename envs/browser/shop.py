@@ -63,7 +63,7 @@ class BrowserShop:
     def _home(self, request: PageRequest) -> Response:
         things = list(dict.fromkeys(product.thing for product in self.products))
         links = [f'<li><a href="/category?thing={thing}">{thing}s</a></li>' for thing in things]
-        return self._page("BrowserShop", f"<h2>Categories</h2><ul>{''.join(links)}</ul>")
+        return self._page("Shop", f"<h2>Categories</h2><ul>{''.join(links)}</ul>")
 
     def _search(self, request: PageRequest) -> Response:
         words = request.query.get("q", "").lower().split()

@@ -178,19 +178,21 @@ def _answers(evaluation: Mapping[str, Any]) -> list[PageCheck]:
     for name, reference in (evaluation.get("reference_answers") or {}).items():
         if name == "exact_match" and isinstance(reference, str):
             checks.append(AnswerIs(reference))
-        elif name == "must_include" and isinstance(reference, list):
+        elif name == "must_include" and isinstance(reference, list) and reference:
             checks.append(AnswerIncludes(tuple(reference)))
         elif name == "fuzzy_match":
             raise Unsupported("fuzzy_match needs a language model as its judge")
         else:
-            raise Unsupported(f"reference answer {name!r} is not exact_match with a text or must_include with a list")
+            raise Unsupported(f"reference answer {name!r} is not exact_match with a text or must_include with texts")
     return checks
 
 
 def _addresses(evaluation: Mapping[str, Any]) -> list[PageCheck]:
     if evaluation.get("url_note", "GOLD in PRED") != "GOLD in PRED":
         raise Unsupported(f"url_note {evaluation['url_note']!r} is not 'GOLD in PRED'")
-    return [AddressIs(tuple(evaluation["reference_url"].split(OR)))]
+    if not (references := evaluation["reference_url"].strip()):
+        raise Unsupported("its reference_url is empty, so every page would be right")
+    return [AddressIs(tuple(references.split(OR)))]
 
 
 def _pages(evaluation: Mapping[str, Any]) -> list[PageCheck]:

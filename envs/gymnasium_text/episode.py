@@ -29,12 +29,15 @@ class GymnasiumEpisode(Environment):
         self._task = task
         self._seed = seed
         self._environment = game.take()
+        self._sound = True
         self._text = ""
         self._terminated = self._truncated = self._success = False
 
     def reset(self) -> Observation:
         """Start from the task's seed; everything after the first observation draws from the episode's own seed."""
+        self._sound = False
         observation, _ = self._environment.reset(seed=self._task.seed)
+        self._sound = True
         noise = seeding.generator(self._seed, "gymnasium noise", self._task.id)
         self._environment.unwrapped.np_random = noise
         self._text = self._game.describe(self._environment, observation)
@@ -47,7 +50,9 @@ class GymnasiumEpisode(Environment):
         if value is None or self._ended:
             return self._refuse()
         before = self._observe()
+        self._sound = False
         observation, reward, terminated, truncated, information = self._environment.step(value)
+        self._sound = True
         self._text = self._game.describe(self._environment, observation)
         reward = finite_number(f"reward of {self._task.id}", reward)
         self._terminated, self._truncated = bool(terminated), bool(truncated) and not terminated
@@ -84,8 +89,9 @@ class GymnasiumEpisode(Environment):
         )
 
     def close(self) -> None:
-        """Return the environment to the game."""
-        self._game.give_back(self._environment)
+        """Return the environment to the game, unless it raised: another episode would begin with what is broken."""
+        if self._sound:
+            self._game.give_back(self._environment)
 
     @property
     def _ended(self) -> bool:
@@ -113,6 +119,7 @@ class TextEpisode(Environment):
     def __init__(self, game: Game, task: Task, seed: int) -> None:
         self._game, self._task, self._seed = game, task, seed
         self._environment = game.take()
+        self._sound = True
         self._text = ""
         self._offered: tuple[str, ...] | None = None
         self._solution: tuple[str, ...] | None = None
@@ -120,7 +127,9 @@ class TextEpisode(Environment):
 
     def reset(self) -> Observation:
         """Start from the task's seed; everything after the first observation draws from the episode's own seed."""
+        self._sound = False
         observation, information = self._environment.reset(seed=self._task.seed)
+        self._sound = True
         self._environment.unwrapped.np_random = seeding.generator(self._seed, "gymnasium noise", self._task.id)
         self._take_in(observation, information)
         return Observation(self._text)
@@ -132,7 +141,9 @@ class TextEpisode(Environment):
         if self._terminated or self._truncated or not self._game.texts.contains(meant):
             return self._refuse()
         valid = self._offered is None or meant in self._offered
+        self._sound = False
         observation, reward, terminated, truncated, information = self._environment.step(meant)
+        self._sound = True
         reward = finite_number(f"reward of {self._task.id}", reward)
         self._terminated, self._truncated = bool(terminated), bool(truncated) and not terminated
         self._success = self._terminated and self._game.succeeded(reward, information)
@@ -161,8 +172,9 @@ class TextEpisode(Environment):
         return ScriptedAction("a random action", (self._offered[int(generator.integers(len(self._offered)))],))
 
     def close(self) -> None:
-        """Return the environment to the game."""
-        self._game.give_back(self._environment)
+        """Return the environment to the game, unless it raised: another episode would begin with what is broken."""
+        if self._sound:
+            self._game.give_back(self._environment)
 
     def _take_in(self, observation: Any, information: dict[str, Any]) -> None:
         self._text = self._game.describe(self._environment, observation)

@@ -144,6 +144,10 @@ class Mixture(World):
         part, own = self._own(task)
         return part.world.answer(own)
 
+    def withheld_names(self) -> frozenset[str]:
+        """The names of all parts."""
+        return frozenset(name for part in self.parts.values() for name in part.world.withheld_names())
+
     def attribution(self) -> str | None:
         """The attributions of the parts, joined; None if there are none."""
         attributions = dict.fromkeys(part.world.attribution() for part in self.parts.values())

@@ -47,7 +47,7 @@ def read_questions(path: Path) -> dict[Split, list[ToolQuestion]]:
     found: dict[Split, list[ToolQuestion]] = {split: [] for split in SPLITS}
     names: set[str] = set()
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise ValueError(f"questions must be a file of JSON lines; found {str(path)!r}: {error.strerror}") from error
     for number, line in enumerate(lines, 1):
@@ -73,4 +73,5 @@ def _drawn(question: ToolQuestion) -> Split:
 
 def _normal(text: str) -> str:
     plain = "".join(letter for letter in text.lower() if letter not in string.punctuation)
-    return " ".join(ARTICLES.sub(" ", plain).split())
+    # An answer that is nothing but an article, such as the letter A, keeps it.
+    return " ".join(ARTICLES.sub(" ", plain).split()) or " ".join(plain.split())

@@ -127,9 +127,15 @@ class TaskSets:
     async def _served(self) -> None:
         """Start what the library serves to its episodes, once, for as long as this process lives."""
         if self._serving is None:
-            self._serving = Future()
-            await self._made.serving().__aenter__()
-            self._serving.set_result(None)
+            serving: Future[None] = Future()
+            self._serving = serving
+            try:
+                await self._made.serving().__aenter__()
+            except BaseException as error:
+                self._serving = None  # the next episode tries again
+                serving.set_exception(error)
+                raise
+            serving.set_result(None)
         await asyncio.wrap_future(self._serving)
 
 

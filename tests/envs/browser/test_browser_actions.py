@@ -103,3 +103,9 @@ def test_any_text_is_an_action_or_is_refused(text: str) -> None:
 @settings(max_examples=200)
 def test_a_typed_text_is_read_as_it_was_written(number: int, text: str, enter: bool) -> None:
     assert read_action(f"type [{number}] [{text}] [{int(enter)}]") == Action("type", number, text, enter)
+
+
+@pytest.mark.parametrize("key", ["é", "Control+ß", "字"])
+def test_a_key_that_no_keyboard_of_the_browser_has_is_refused(key: str) -> None:
+    with pytest.raises(Refused, match="press needs one character or a key"):
+        read_action(f"press [{key}]")

@@ -105,7 +105,9 @@ def test_an_address_holds_the_reference_and_the_fields_of_its_query(
     ("evaluation", "reason"),
     [
         (answer(fuzzy_match=["about an hour"]), "fuzzy_match needs a language model as its judge"),
-        (answer(must_include="5.05"), "must_include with a list"),
+        (answer(must_include="5.05"), "must_include with texts"),
+        (answer(must_include=[]), "must_include with texts"),
+        (address(" "), "reference_url is empty, so every page would be right"),
         (answer(exact_match=["5.05"]), "exact_match with a text"),
         ({"eval_types": ["string_match"], "reference_answers": None}, "it has no check"),
         ({"eval_types": []}, "it has no check"),

@@ -39,6 +39,18 @@ class Doors(gymnasium.Env):  # type: ignore[misc]
         return f"the wind says {self.wind}", 0.5, action == self.right, False, {"won": self.wind >= 0}
 
 
+class Jammed(Doors):
+    """The same with a lock that jams at the second door, for good."""
+
+    jammed = False
+
+    def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.jammed = self.jammed or action == 1
+        if self.jammed:
+            raise RuntimeError("the lock jams")
+        return super().step(action)
+
+
 class Vector(Doors):
     """The same with an array for an observation."""
 
@@ -68,6 +80,7 @@ DOORS: dict[str, Any] = {
 @pytest.fixture(autouse=True, scope="module")
 def registered() -> Iterator[None]:
     made: dict[str, Any] = {"TurnwiseDoors-v0": Doors, "TurnwiseVector-v0": Vector, "TurnwiseNamed-v0": Named}
+    made["TurnwiseJammed-v0"] = Jammed
     for name, entry_point in made.items():
         gymnasium.register(id=name, entry_point=entry_point, max_episode_steps=3)
     yield
@@ -269,6 +282,15 @@ def test_a_single_start_cannot_be_apart(monkeypatch: pytest.MonkeyPatch) -> None
     ):
         for split in SPLITS:
             world.tasks(split, 1)
+
+
+def test_an_environment_that_raised_is_not_lent_to_another_episode() -> None:
+    world = GymnasiumText(**{**DOORS, "id": "TurnwiseJammed-v0"})
+    broken = opened(world)
+    with pytest.raises(RuntimeError, match="the lock jams"):
+        broken.step("Second")
+    broken.close()
+    assert opened(world).step("First").rewards["reward"] == 0.5
 
 
 def test_the_order_of_names_in_a_file_means_nothing() -> None:

@@ -55,6 +55,10 @@ def test_a_task_set_is_a_prefix_of_a_longer_one() -> None:
         assert mixed().tasks(split, 5) == mixed().tasks(split, 13)[:5]
 
 
+def test_names_that_a_part_withholds_are_withheld() -> None:
+    assert set(Bandit().withheld_names()) and set(Bandit().withheld_names()) <= set(mixed().withheld_names())
+
+
 def test_a_task_is_its_own_worlds_under_another_name() -> None:
     lake = FrozenLake(**FrozenLake.presets["ragen-v2-no-slip"])
     first, _, _, fourth = mixed().tasks("test", 4)

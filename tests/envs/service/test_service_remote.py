@@ -325,6 +325,8 @@ def test_nothing_is_left_open_but_what_the_network_made_twice_and_that_for_a_lea
     [
         ({"url": "127.0.0.1:80"}, "url must be such as http://127.0.0.1:8600; found '127.0.0.1:80'"),
         ({"url": "ftp://127.0.0.1"}, "url must be such as"),
+        ({"url": "http://127.0.0.1:99999"}, "url must be such as"),
+        ({"url": "http://[::1"}, "url must be such as"),
         ({"version": "0"}, "version must be that of the world which is served; found '0'.*has the version '1'"),
         ({"world": "sokoban"}, "world and parameters must be those that the server was started with, which are froz"),
         (

@@ -15,6 +15,7 @@ pytest.importorskip("mcp", reason="needs the library of the Model Context Protoc
 
 from envs.tool_server import ToolServer
 from envs.tool_server.episode import ToolEpisode
+from envs.tool_server.questions import read_questions
 from envs.tool_server.sessions import ToolServerFault
 from turnwise.world import SPLITS, Remaining
 
@@ -170,3 +171,11 @@ def test_the_documented_server_answers_the_documented_questions(tmp_path: Path) 
         episode.step(*episode.oracle(REMAINING).actions)
         assert episode.step(*episode.oracle(REMAINING).actions).success
         episode.close()
+
+
+def test_an_answer_that_is_an_article_is_not_given_by_silence(tmp_path: Path) -> None:
+    choice = {"question": "Which, A or B?\u2028Say a letter.", "answer": ["A"], "split": "test"}
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps(choice, ensure_ascii=False) + "\n", encoding="utf-8")
+    (question,) = read_questions(path)["test"]
+    assert [question.is_answered(text) for text in ("a", "A.", "", "the", "B")] == [True, True, False, False, False]
