@@ -10,7 +10,7 @@ from turnwise.config.overlays import read_yaml
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, build, load
-from turnwise.world import Task, make_world, with_preset
+from turnwise.world import Task, make_world, with_preset, world_class
 
 ROOT = Path(__file__).parents[1]
 LAKE = ROOT / "experiments" / "frozen_lake.yaml"
@@ -21,6 +21,11 @@ def blackjack(**settings: object) -> Experiment:
     rewards = {"reward": {"level": "outcome", "weight": 1.0}}
     given = {"world": BLACKJACK, "rewards": rewards, **{key.replace("__", "."): each for key, each in settings.items()}}
     return load(ROOT / "params.yaml", [LAKE], given)
+
+
+def test_a_world_that_lacks_a_method_is_told_which() -> None:
+    with pytest.raises(ConfigurationError, match=r"can be made; .*World'> lacks make, tasks.*TW-plugin-kind"):
+        world_class("turnwise.world:World")
 
 
 # Presets

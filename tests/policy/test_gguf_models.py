@@ -99,6 +99,8 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
     assert "of 'own'" in refused(path)
     path.write_bytes(b"no GGUF at all")
     assert "does not begin as one" in refused(path)
+    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 64)  # texts of 2^64 - 1 bytes
+    assert "must be a whole GGUF file" in refused(path)
     write_gguf(path)
     path.write_bytes(path.read_bytes()[:3000])
     assert "must be a whole GGUF file" in refused(path)

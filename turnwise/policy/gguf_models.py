@@ -105,7 +105,7 @@ def read_header(path: Path) -> GgufHeader:
     try:
         with path.open("rb") as file:
             return _header(file)
-    except (OSError, struct.error, ValueError, KeyError) as error:
+    except (OSError, struct.error, ValueError, KeyError, MemoryError, OverflowError) as error:
         raise ConfigurationError(
             f"policy.model: {path} must be a whole GGUF file; {first_line(error)}: download it again",
             "TW-incomplete-weights",

@@ -188,8 +188,9 @@ class ModelsInMemory:
             self._teachers.clear()
             folder = pretrained_folder(teacher)
             require_same_tokens(folder, default_store().folder(tokenizer))
-            self._teachers[teacher, parameters] = _scored_policy(folder, parameters)
+            loaded = _scored_policy(folder, parameters)
             require_unchanged(teacher)
+            self._teachers[teacher, parameters] = loaded
         return self._teachers[teacher, parameters]
 
     def take_critic(self, critic: Reference, parameters: LearnerParameters) -> Critic:

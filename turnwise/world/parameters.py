@@ -68,7 +68,11 @@ def positive(name: str, value: object) -> float:
 
 def http_address(name: str, value: object) -> str:
     """The http(s) address of a server, without trailing slashes. Raises ValueError for anything else."""
-    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
-    if not isinstance(value, str) or parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+    try:
+        parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port above 65535, or half an IPv6 address
+        usable = False
+    if not isinstance(value, str) or not usable:
         raise ValueError(f"{name} must be such as http://127.0.0.1:8600; found {value!r}")
     return value.rstrip("/")

@@ -30,23 +30,26 @@ def world_class(name: str) -> type[World]:
     if ":" in name:
         module_name, _, class_name = name.partition(":")
         attribute = getattr(_module(module_name, name), class_name, None)
-        if not (isinstance(attribute, type) and issubclass(attribute, World)) or inspect.isabstract(attribute):
-            raise ConfigurationError(
-                f"world {name!r} must name a subclass of turnwise.world.World; found {attribute!r}", "TW-plugin-kind"
-            )
-        return attribute
+        return _required(f"world {name!r} must name", attribute)
     if (entry_point := entry_points(ENTRY_POINTS).get(name)) is not None:
-        loaded = _loaded(entry_point)
-        if not (isinstance(loaded, type) and issubclass(loaded, World)):
-            raise ConfigurationError(
-                f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}", "TW-plugin-kind"
-            )
-        return loaded
+        return _required(f"entry point {name!r} must load", _loaded(entry_point))
     worlds = installed_worlds()
     raise ConfigurationError(
         f"world must be one of {', '.join(worlds)}, or 'module:Class'; found {name!r}{meant(name, worlds)}",
         "TW-unknown-world",
     )
+
+
+def _required(what: str, found: object) -> type[World]:
+    """What was found, as a world class. Raises ConfigurationError unless it is one that can be made."""
+    if not (isinstance(found, type) and issubclass(found, World)):
+        raise ConfigurationError(f"{what} a subclass of turnwise.world.World; found {found!r}", "TW-plugin-kind")
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise ConfigurationError(
+            f"{what} a subclass of turnwise.world.World that can be made; {found!r} lacks {missing}", "TW-plugin-kind"
+        )
+    return found
 
 
 def _module(name: str, world: str) -> ModuleType:
