@@ -227,7 +227,8 @@ def test_a_critic_without_an_estimator_that_has_one_is_refused() -> None:
         ("selection.rule=uncertain", "the selection must be one of"),
         ("credit={estimator: rloo, options: {epsilon: 0.1}}", "options of 'rloo'"),
         ("rollout.lag=1", "optimization.correction must be set where rollout.lag is 1"),
-        ("rollout.lag=2", "rollout.lag must be"),
+        ("rollout.lag=2", "rollout.lag must be one of 0, 1; found 2"),
+        ("compute.sleep_level=7", "compute.sleep_level must be one of 0, 1, 2; found 7"),
     ],
 )
 def test_an_update_that_makes_no_sense_is_refused_with_the_reason(setting: str, expected: str) -> None:

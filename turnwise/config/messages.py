@@ -107,7 +107,7 @@ def requirement(mistake: Any) -> ConfigurationError:
 
 def _choices(mistake: Any) -> list[str]:
     """The values that a choice may have."""
-    return re.findall("'([^']+)'", mistake["ctx"]["expected"])
+    return [text or number for text, number in re.findall(r"'([^']+)'|(\d+)", mistake["ctx"]["expected"])]
 
 
 def with_places(message: str, written: Callable[[tuple[str | int, ...]], Written | None]) -> str:
