@@ -14,6 +14,7 @@ from tests.envs.search.corpus_samples import RIVERS, SOURCES, write_corpus
 from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
+from turnwise.records.record import recorded_store
 from turnwise.world import SPLITS
 
 ROOT = Path(__file__).parents[2]
@@ -166,3 +167,13 @@ def test_it_says_who_makes_the_runs(settings: dict[str, object], processes: int 
     shown = io.StringIO()
     show_plan(experiment, Console(file=shown, width=120), processes)
     assert said in shown.getvalue()
+
+
+def test_recorded_runs_are_found_without_the_files_that_the_projects_world_reads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    without_files = load(PARAMETERS, [PAPER / "mt_grpo.yaml"], to_plan=True)
+    (tmp_path / "params.yaml").write_text(without_files.model_dump_json())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
+    assert recorded_store(None) == f"sqlite:///{tmp_path / 'home' / 'mlflow.db'}"

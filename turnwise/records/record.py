@@ -94,7 +94,7 @@ def recorded_store(tracking: str | None) -> str:
     From here on this process uses the store that the project's parameters name, too.
     """
     use_project_storage()
-    uri = tracking or tracking_uri(load(project_root() / "params.yaml"))
+    uri = tracking or tracking_uri(load(project_root() / "params.yaml", to_plan=True))
     close_abandoned(uri)
     return uri
 
