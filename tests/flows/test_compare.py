@@ -13,6 +13,7 @@ from flows.commands import cli
 from tasks.restoring import opened
 from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError, DiskFull
+from turnwise.exports.other_trackers import write_for
 from turnwise.records.sources import answer
 from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, judged, outcomes_of
 from turnwise.reporting.data.verdicts import standings
@@ -77,6 +78,14 @@ def test_runs_of_two_ablations_are_named_by_both_and_seeds_of_their_own_are_not_
     pairs = {(pair.first, pair.second): pair for pair in judged(found, 0.8).pairs}
     assert not pairs["first: good", "second: good"].paired
     assert pairs["first: good", "second: good"].verdict == "not distinguishable"
+
+
+def test_runs_of_one_name_have_a_folder_each_in_tensorboards_files(home: Path, tmp_path: Path) -> None:
+    found = [run for each in ("first", "race", "second") for run in find_runs(tracking_uri(), each)]
+    write_for("tensorboard", found, tmp_path)
+    folders = {path.name for path in tmp_path.iterdir()}
+    assert len(folders) == len(found) and {"good seed 5", "good seed 6"} < folders
+    assert f"race good seed 1 {found[6].id}" in folders
 
 
 def test_runs_that_were_not_tested_alike_are_refused_with_what_differs(home: Path) -> None:

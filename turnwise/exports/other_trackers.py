@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -50,14 +52,17 @@ def require_tracker(tracker: str) -> None:
 
 
 def write_for(tracker: str, runs: Sequence[RecordedRun], folder: Path) -> None:
-    """Write the curves of the runs into an empty folder, or one to make.
+    """Write the curves of the runs into an empty folder, or one to make; runs of one name by ablation and id, too.
 
     Raises ConfigurationError where the tracker's package is not installed.
     """
     require_tracker(tracker)
     folder.mkdir(parents=True, exist_ok=True)
+    times = Counter(run.name for run in runs)
     for run in runs:
-        WRITERS[tracker](run, folder)
+        # Two runs in one folder would be one curve there.
+        own = run.name if times[run.name] == 1 else f"{run.ablation} {run.name} {run.id}"
+        WRITERS[tracker](replace(run, name=own), folder)
 
 
 def _points(run: RecordedRun) -> Iterator[tuple[int, Mapping[str, float]]]:
