@@ -24,7 +24,7 @@ from turnwise.exports.conversations import write_conversations
 from turnwise.exports.other_trackers import write_for
 from turnwise.exports.policy import policy_of, require_empty, selected_iteration, write_policy
 from turnwise.project import home
-from turnwise.records.episodes import baseline_episodes, in_training, on_task_sets
+from turnwise.records.episodes import baseline_episodes, in_training, on_task_sets, weighted_return
 from turnwise.records.metrics import curves_of, evaluation_metrics
 from turnwise.records.record import recorded_here, recorded_store
 from turnwise.reporting.data.episodes import Occasion, ShownEpisode, Wanted
@@ -285,11 +285,10 @@ def _frame(rows: list[Row]) -> pd.DataFrame:
 def _episode_rows(episodes: Iterable[tuple[Row, ShownEpisode]]) -> Iterator[Row]:
     """One row per episode, after what names its run.
 
-    `return` is the weighted sum of all rewards; `reward/NAME` and `world/NAME` are raw sums over the episode's turns.
+    `return` is the weighted sum of rewards as in training; `reward/NAME` and `world/NAME` are raw sums over the turns.
     """
     for named, episode in episodes:
-        sample = episode.sample
-        trajectory = sample.trajectory
+        trajectory = episode.sample.trajectory
         yield {
             **named,
             **_where(episode),
@@ -297,9 +296,7 @@ def _episode_rows(episodes: Iterable[tuple[Row, ShownEpisode]]) -> Iterator[Row]
             "success": trajectory.success,
             "turns": int(episode_value(trajectory, "turns")),
             "reply_tokens": int(episode_value(trajectory, "reply_tokens")),
-            "return": math.fsum(
-                sample.weighted(turn.rewards, level) for turn in trajectory.turns for level in ("turn", "outcome")
-            ),
+            "return": weighted_return(episode.sample),
             **{f"reward/{name}": value for name, value in summed([turn.rewards for turn in trajectory.turns]).items()},
             **{f"world/{name}": value for name, value in summed([turn.metrics for turn in trajectory.turns]).items()},
         }

@@ -1,4 +1,4 @@
-"""What a policy sees before the first observation, as `turnwise show` shows it: read from sampled tokens."""
+"""What is shown of an episode: what its policy sees before the first observation, and its return."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from stage_samples import Small
+from stage_samples import Small, trajectory, turn
 
 from tasks.playing import frame_of
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
-from turnwise.records.episodes import instructions
+from turnwise.records.episodes import instructions, weighted_return
 from turnwise.reporting.data.episodes import ShownEpisode
 from turnwise.results.report_data import Sample
 from turnwise.store import default_store
+from turnwise.world import Reward
 
 
 def episode(policy: str, trajectory: Trajectory) -> ShownEpisode:
@@ -39,3 +40,11 @@ def test_what_a_policy_sees_before_the_first_observation_is_told_once_and_of_pol
     runs = [run("one", small), run("two", small)]
     assert instructions(runs, episodes) == {seen: "one, two"}
     assert instructions(runs, [episode("one", sampled[0])]) == {}, "there is no instruction"
+
+
+def test_the_return_of_an_episode_has_the_outcome_of_its_last_attempt() -> None:
+    earned = {"solved": 1.0, "tool": 1.0}
+    attempts = [turn(earned), replace(turn(earned), attempt=1)]
+    played = replace(trajectory(0, 0, attempts), earlier_endings=(Ending.FAILURE,))
+    rewards = {"solved": Reward("", "outcome", 2.0), "tool": Reward("", "turn", 0.5)}
+    assert weighted_return(Sample("", played, None, rewards)) == 2.0 + 2 * 0.5

@@ -7,7 +7,6 @@ file of it, and `turnwise what-if FILE` reads one.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from turnwise.config.agent import Agent
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.exports.policy import CARD, atomic_folder, shown_examples
-from turnwise.records.episodes import in_training, on_task_sets
+from turnwise.records.episodes import in_training, on_task_sets, weighted_return
 from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted
 from turnwise.reporting.markdown import render
 from turnwise.tracking.finding import RecordedRun
@@ -72,11 +71,9 @@ def _solved(run: RecordedRun, occasion: Occasion) -> Iterator[ShownEpisode]:
 
 
 def _row(episode: ShownEpisode, opening: Sequence[dict[str, str]], answer: str) -> dict[str, Any]:
-    sample, trajectory = episode.sample, episode.sample.trajectory
-    weighted = [sample.weighted(turn.rewards, level) for turn in trajectory.turns for level in ("turn", "outcome")]
     return {
-        "messages": [*opening, *_messages(trajectory, answer)],
-        "reward": math.fsum(weighted),
+        "messages": [*opening, *_messages(episode.sample.trajectory, answer)],
+        "reward": weighted_return(episode.sample),
         "task": episode.task,
         "iteration": episode.iteration,
         "mode": episode.mode,

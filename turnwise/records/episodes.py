@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from turnwise.config.schema import RewardSection
+from turnwise.credit.batch import weighted_returns
 from turnwise.data.arrays import TrajectoryAdvantages
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_credit, read_evaluation, read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.policy.token_texts import Spelling
@@ -62,6 +63,12 @@ def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -
             episode = ShownEpisode(run.name, "training", number, SAMPLED, _sample(run, trajectory, credited.get(index)))
             if wanted.includes(episode):
                 yield episode
+
+
+def weighted_return(sample: Sample) -> float:
+    """The sum of an episode's weighted rewards as training counts them: of attempts, the last one's outcome."""
+    rewards = {name: RewardSection(level=each.level, weight=each.weight) for name, each in sample.rewards.items()}
+    return weighted_returns(trajectory_arrays([sample.trajectory]), rewards)[0]
 
 
 def legible(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
