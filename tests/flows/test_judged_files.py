@@ -59,6 +59,13 @@ def test_a_table_in_memory_is_judged_as_the_library_judges_its_numbers() -> None
         judged.page  # noqa: B018
 
 
+def test_rows_are_chosen_by_a_number_where_some_have_none() -> None:
+    table = pd.DataFrame({"method": list("aab"), "step": [1, 2, 1], "score": [0.0, 1.0, 1.0]}, dtype=object)
+    gap = pd.DataFrame([{"method": "a", "loss": 0.3}])
+    judged = tw.judge(pd.concat([table.infer_objects(), gap]), only={"step": "1"}).data.judgement
+    assert judged is not None and {each.name: each.mean.value for each in judged.standings} == {"a": 0.0, "b": 1.0}
+
+
 def results_of(table: pd.DataFrame) -> Results:
     by_seed = table.groupby("seed")
     return Results({int(seed): dict(zip(each["env_id"], each["success"], strict=True)) for seed, each in by_seed})

@@ -237,3 +237,21 @@ def test_broken_json_and_an_unknown_format_are_refused_with_their_place(tmp_path
 def test_runs_that_lack_tasks_are_compared_where_that_is_wanted(tmp_path: Path) -> None:
     path = write(tmp_path / "scores.csv", "method,seed,task,score\na,1,x,1\na,1,y,1\nb,1,x,1\n")
     assert read(path, anyway=True)["b"].runs == {1: {"x": 1.0}}
+
+
+def test_a_line_of_json_ends_at_its_line_break_alone(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "log.jsonl",
+        '{"method": "a\u2028b", "seed": 1, "score": 1}\r\n{"method": "c", "seed": 1, "score": 0}\n',
+    )
+    assert list(read(path)) == ["a\u2028b", "c"]
+
+
+def test_a_field_of_a_csv_may_be_as_long_as_a_completion(tmp_path: Path) -> None:
+    path = write(tmp_path / "scores.csv", f"method,seed,completion,score\na,1,{'word ' * 40_000},1\n")
+    assert read(path)["a"].runs == {1: {"all": 1.0}}
+
+
+def test_results_that_are_not_the_harnesss_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"a list of rows.*TW-file-format"):
+        read(write(tmp_path / "scores.json", '{"results": {"accuracy": 0.5}}'))

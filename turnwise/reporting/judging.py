@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ def judge(
             raise ConfigurationError(
                 f"--only must name a column; {column!r} is none: {nearest(column, table.columns)}", "TW-unknown-column"
             )
-        table = table[table[column].astype(str) == value]
+        table = table[_has_value(table[column], value)]
     if not len(table):
         raise ConfigurationError(
             f"scores must have a row at least; found none{' with ' + str(only) if only else ''}", "TW-empty-file"
@@ -96,6 +97,17 @@ def judge(
 
         write_report(report, Path(to))
     return AblationReport(report, None if to is None else Path(to))
+
+
+def _has_value(column: pd.Series, value: str) -> pd.Series:
+    """Which entries are written as `value`, or are that number: 1 is 1.0 in a column that has gaps."""
+    from pandas.api.types import is_numeric_dtype
+
+    written = column.astype(str) == value
+    if is_numeric_dtype(column):
+        with suppress(ValueError):
+            return written | (column == float(value))
+    return written
 
 
 def read_scores(sources: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:

@@ -54,6 +54,9 @@ FILE_OF_HARNESS = re.compile(rf"{SAMPLES_OF_HARNESS.pattern}|results_\d{{4}}-\d\
 SAYS_NOTHING = re.compile(r"trainer_state|metrics|logs?|results?|progress|history|scores?|eval|checkpoint-\d+|\W*")
 """Names of files and folders that name no method."""
 
+LONGEST_FIELD = 2**31 - 1
+"""Characters of a CSV's field: completions in a table of samples are longer than what Python's csv reads at first."""
+
 Row = dict[str, Any]
 
 
@@ -122,6 +125,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _csv(path: Path) -> Iterator[tuple[str, Row]]:
+    csv.field_size_limit(LONGEST_FIELD)
     separator, called = ("\t", "tabs") if path.suffix == ".tsv" else (",", "commas")
     reader = csv.reader(io.StringIO(_read_text(path), newline=""), delimiter=separator)
     header = next(reader, [])
@@ -171,12 +175,13 @@ def _read_text(path: Path) -> str:
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
     samples = SAMPLES_OF_HARNESS.fullmatch(path.stem)
-    for number, line in enumerate(_read_text(path).splitlines(), 1):
+    # A text in JSON may hold what `splitlines` takes for the end of a line, such as U+2028.
+    for number, line in enumerate(io.StringIO(_read_text(path), newline=None), 1):
         if not line.strip():
             continue
         place = f"row {number}"
         try:
-            row = json.loads(line)
+            row = json.loads(line.rstrip("\n"))
         except json.JSONDecodeError as error:
             raise ConfigurationError(
                 f"{path}, {place}, column {error.colno}: no JSON: {error.msg}", "TW-file-format"
@@ -193,7 +198,8 @@ def _json(path: Path) -> Iterator[tuple[str, Row]]:
         ) from error
     if isinstance(content, dict) and "eval" in content and "samples" in content:
         return _inspect(content["eval"], content["samples"] or [], path)
-    if isinstance(content, dict) and isinstance(content.get("results"), dict):
+    results = content.get("results") if isinstance(content, dict) else None
+    if isinstance(results, dict) and all(isinstance(metrics, dict) for metrics in results.values()):
         return _harness_results(content)
     rows = content.get("log_history") if isinstance(content, dict) else content
     if not isinstance(rows, list):
