@@ -105,6 +105,21 @@ def test_verls_rows_of_one_session_are_its_turns(tmp_path: Path) -> None:
     assert shapes(alone) == [(0, [1], [False]), (0, [1], [False])] and "one turn per episode" in alone.notes[0]
 
 
+def test_a_sessions_rows_may_stand_apart_and_out_of_order(tmp_path: Path) -> None:
+    rows = [{"input": "i", "output": uid, "score": float(uid[-1]), "uid": uid} for uid in ("a_0_1", "a_1_0", "a_0_0")]
+    [session, other] = read_rollouts([written(tmp_path, rows, "7.jsonl")]).trajectories
+    assert [turn.reply for turn in session.turns] == ["a_0_0", "a_0_1"] and len(other.turns) == 1
+    assert session.turns[-1].rewards == {"reward": 1.0}
+
+
+def test_a_group_of_one_file_is_no_group_of_another(tmp_path: Path) -> None:
+    rows = [{"messages": CONVERSATION, "reward": 1.0, "group": 0}] * 2
+    files = [written(tmp_path, rows, f"{step}.jsonl") for step in (1, 2)]
+    assert [each.group for each in read_rollouts(files).trajectories] == [0, 0, 1, 1]
+    traces = [written(tmp_path, [episode([node(None, "assistant", "a", [5])])], f"t{step}.jsonl") for step in (1, 2)]
+    assert [each.group for each in read_rollouts(traces).trajectories] == [0, 1]
+
+
 def node(parent: int | None, role: str, content: str, tokens: list[int] | None = None) -> dict[str, Any]:
     sampled = tokens is not None
     ids = [1, *(tokens or [])]
@@ -173,6 +188,12 @@ def test_slimes_loss_mask_says_what_was_replied(tmp_path: Path) -> None:
     assert [turn.reply_tokens for turn in turns] == [(3,), (5, 6)]
     assert [turn.log_probabilities for turn in turns] == [(-0.1,), (-0.2, -0.3)]
     assert found.trajectories[1].turns[0].reply == "text" and found.trajectories[1].ending is Ending.TURN_LIMIT
+
+
+def test_a_rollouts_samples_of_slime_may_stand_apart(tmp_path: Path) -> None:
+    samples = [{**sample(), "rollout_id": place} for place in (0, 1, 0)]
+    found = read_rollouts([written(tmp_path, samples, "0.jsonl")])
+    assert [len(each.turns) for each in found.trajectories] == [4, 2]
 
 
 class Marks:

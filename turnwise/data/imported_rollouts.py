@@ -268,7 +268,7 @@ def _of_messages(row: _Row) -> _Episode:
     key = next((name for name in ("group", "group_id", "example_id", "prompt_id", "task") if name in row), None)
     group: Hashable = first if key is None else f"{key} {row.values[key]}"
     return _Episode(
-        group,
+        (row.file, group),
         replies,
         rewards,
         truncated=bool(row.values.get("is_truncated", row.values.get("truncated", False))),
@@ -344,16 +344,16 @@ def _as_text(row: _Row, name: str) -> str:
 
 def _read_verl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
     """Rows of one session (`uid` UID_SESSION_TURN) are its turns, each in a context of its own."""
-
-    def session(row: _Row) -> tuple[Hashable, ...]:
+    sessions: dict[tuple[Hashable, ...], list[tuple[int, _Row]]] = {}
+    for row in rows:
         step, parts = row.identity("step", 0), str(row.values.get("uid", "")).rsplit("_", 2)
-        if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
-            return row.file, step, parts[0], int(parts[1])
-        return row.file, step, id(row)
-
+        if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+            sessions.setdefault((row.file, step, parts[0], int(parts[1])), []).append((int(parts[2]), row))
+        else:
+            sessions[row.file, step, id(row)] = [(0, row)]
     episodes = []
-    for key, found in groupby(rows, session):
-        turns = list(found)
+    for key, numbered in sessions.items():
+        turns = [row for _, row in sorted(numbered, key=lambda each: each[0])]
         replies = [
             _Reply(row.text("input"), row.text("output"), opens_segment=place > 0) for place, row in enumerate(turns)
         ]
@@ -390,7 +390,7 @@ def _read_prime_rl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
             group = row.part("group").identity("id", of_task)
             episodes.append(
                 _Episode(
-                    (group, agent.identity("name", "agent")),
+                    (row.file, group, agent.identity("name", "agent")),
                     replies,
                     rewards,
                     weights,
@@ -453,9 +453,11 @@ def _sampled(node: _Row) -> tuple[list[int] | None, list[float] | None]:
 
 def _read_slime(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
     """Each sample; what the loss mask holds together of its response is a reply. Siblings of a rollout are segments."""
+    rollouts: dict[Hashable, list[_Row]] = {}
+    for row in rows:
+        rollouts.setdefault((row.file, row.identity("rollout_id", f"row {id(row)}")), []).append(row)
     episodes = []
-    for _, of_rollout in groupby(rows, lambda row: (row.file, row.values.get("rollout_id", id(row)))):
-        samples = list(of_rollout)
+    for samples in rollouts.values():
         replies: list[_Reply] = []
         for place, row in enumerate(samples):
             of_sample = _of_response(row)
