@@ -77,7 +77,7 @@ def sweep_experiment(
     Raises ConfigurationError for values that cannot be set, that all variants share, or that are no variants.
     """
     base = experiment if variant is None else experiment.variant(variant)
-    values = base.model_dump(mode="json")
+    values = base.values()
     own = f"-{variant}" if variant is not None else ""
     values["ablation"] |= {
         "name": f"{experiment.ablation.name}{own}-sweep",

@@ -136,13 +136,19 @@ class Experiment(Section):
         with _named("curriculum.options: "):
             return make_curriculum(self.curriculum.rule, self.curriculum.options, self.made_world.limits.turns)
 
+    def values(self) -> dict[str, Any]:
+        """The nested values from which `build` makes this experiment, with the runner, which no record has."""
+        values = self.model_dump(mode="json")
+        values["compute"]["runner"] = self.compute.runner
+        return values
+
     def variant(self, name: str) -> Experiment:
         """The experiment with one variant's preset and changes applied. Raises ConfigurationError, e.g. if unknown."""
         if name not in self.variants:
             raise ConfigurationError(f"ablation.variants: {unknown(name, self.variants)}", "TW-unknown-variant")
         if name not in self._variants_made:
             preset, own = preset_and_own(self.variants[name])
-            values = merged(merged(self.model_dump(mode="json"), preset), own)
+            values = merged(merged(self.values(), preset), own)
             self._variants_made[name] = build(values, like=self)
         return self._variants_made[name]
 
@@ -367,8 +373,7 @@ def after_steps(experiment: Experiment, steps: int) -> Experiment:
 
     Raises ConfigurationError if the experiment cannot have one.
     """
-    values = experiment.model_dump(mode="json")
-    values["compute"]["runner"] = experiment.compute.runner
+    values = experiment.values()
     values["warm_start"]["enabled"] = steps > 0
     if steps:
         values["warm_start"] |= {"maximum_steps": steps, "check_every": steps}
@@ -380,8 +385,7 @@ def single(experiment: Experiment, variant: str | None, seed: int | None) -> Exp
 
     Defaults: the parameters as they are, as a variant called `base`, and the ablation's first seed.
     """
-    values = experiment.model_dump(mode="json")
-    values["compute"]["runner"] = experiment.compute.runner
+    values = experiment.values()
     if variant is None:
         variant = "base"
         values["variants"] = {"base": {}}

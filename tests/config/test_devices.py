@@ -60,6 +60,8 @@ def test_a_cluster_must_give_a_run_a_card_for_each_process() -> None:
     of(ray)
     with pytest.raises(ConfigurationError, match=r"\b2\b.*TW-too-few-cards"):
         of({**ray, "compute.learner_processes": 2})
+    with pytest.raises(ConfigurationError, match=r"variant 'wide'.*\b2\b.*TW-too-few-cards"):
+        of({**ray, "variants.wide": {"compute": {"learner_processes": 2}}, "ablation.variants": ["wide"]})
 
 
 def test_engines_are_part_of_a_key_above_one_and_of_no_record_at_the_default() -> None:

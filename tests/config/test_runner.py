@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.sweep import sweep_experiment
 from turnwise.config.model_settings import LearnerParameters
 from turnwise.config.runner import Runner
+from turnwise.config.sweeps import Candidate
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load, single
 
@@ -31,6 +33,11 @@ def test_nothing_that_is_recorded_and_no_cache_key_says_who_made_the_runs() -> N
 
 def test_one_variant_of_an_ablation_is_made_where_the_ablation_would_be() -> None:
     assert single(of(ON_RAY), None, 3).compute.runner == of(ON_RAY).compute.runner
+
+
+def test_the_runs_of_a_sweep_are_made_where_those_of_the_ablation_would_be() -> None:
+    tried = [Candidate("slow", {"optimization.learning_rate": 1e-6})]
+    assert sweep_experiment(of(ON_RAY), tried).compute.runner == of(ON_RAY).compute.runner
 
 
 def test_a_number_of_processes_takes_precedence_but_not_over_a_cluster() -> None:
