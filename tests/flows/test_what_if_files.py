@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from recorded_runs import record, tiny, tracking_uri
 
 import turnwise as tw
 from flows.commands import cli
 from turnwise.errors import ConfigurationError
+from turnwise.records.what_if import other_experiment
+from turnwise.tracking.finding import find_runs
 
 
 @pytest.fixture
@@ -73,3 +76,14 @@ def test_the_command_prints_tables_says_what_is_left_out_and_writes_the_page(
 def test_what_cannot_be_is_refused(file: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         cli.run(["what-if", str(file), *arguments])
+
+
+@pytest.mark.parametrize("setting", ["optimization.adapter.rank=4", "critic={trunk: policy, learning_rate: 0.1}"])
+def test_a_part_of_what_says_which_policy_there_is_is_refused(
+    turnwise_home: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    record("adapted", {"plays": 0.5}, (1,), tiny("data.test_tasks=4", "optimization.adapter={rank: 2, alpha: 4}"))
+    [run] = find_runs(tracking_uri(), "adapted")
+    with pytest.raises(ConfigurationError, match=r"found (optimization\.adapter\.rank|critic).*TW-what-if-resamples"):
+        other_experiment(run, 1, [setting])

@@ -82,13 +82,13 @@ def other_experiment(
         if dict(changes).get(f"{section}.{rule}", values[section][rule]) != values[section][rule]:
             values = with_value(values, f"{section}.options", {})  # those of another rule say nothing of this one
     for key, value in changes:
-        if key.partition(".")[0] not in SECTIONS or key in FIXED:
+        before, values = values, with_value(values, key, value)
+        if key.partition(".")[0] not in SECTIONS or key in FIXED or _fixed(values) != _fixed(before):
             raise ConfigurationError(
                 f"a recorded rollout is not sampled again and has one policy: what-if takes keys of "
                 f"{', '.join(SECTIONS)}, but for {', '.join(FIXED)}; found {key}: run an experiment with it",
                 "TW-what-if-resamples",
             )
-        values = with_value(values, key, value)
     other = build(values, like=recorded)
     if other == recorded:
         raise ConfigurationError(
@@ -109,6 +109,11 @@ def other_experiment(
             "TW-scheme-with-mixed",
         )
     return recorded, other
+
+
+def _fixed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of `FIXED` keys, and of what is within them."""
+    return {key: value for key, value in dotted(values).items() if key.startswith(FIXED)}
 
 
 def _learned_with(run: RecordedRun, number: int) -> Experiment:
