@@ -11,6 +11,7 @@ from turnwise.checking.credit_bias import (
     DEVIATIONS,
     PROBLEMS,
     DecisionProblem,
+    ExactBias,
     RuleBias,
     estimated_gradient,
     examine,
@@ -102,6 +103,21 @@ def test_findings_say_what_the_numbers_say(verdicts: dict[str, RuleBias]) -> Non
     }
     rescaled = {title for title, finding in findings.items() if finding == "rescaled"}
     assert rescaled == {"padded, to go", "grpo", "gpg", "reinforce++-baseline"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "finding"),
+    [
+        ([1.0, 1.0], "unbiased"),
+        ([0.5, 0.5], "rescaled"),
+        ([0.0, -1e-17], "no signal"),
+        ([-0.5, -0.5], "wrong sign"),
+        ([0.5, -0.1], "wrong sign"),
+        ([0.5, -1e-17], "distorted"),
+    ],
+)
+def test_a_gradient_that_is_reversed_has_the_wrong_sign_however_evenly(kept: list[float], finding: str) -> None:
+    assert ExactBias(BASELINES[0], np.array([2.0, -3.0]), np.array(kept) * [2.0, -3.0]).finding == finding
 
 
 def test_the_numbers_of_the_field_notes_come_out() -> None:

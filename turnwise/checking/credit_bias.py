@@ -96,6 +96,10 @@ class Path:
         )
 
 
+ROUNDING = 1e-9
+"""How far a share of the true gradient may be from a number and still be that number."""
+
+
 @dataclass(frozen=True)
 class ExactBias:
     """The expectation of a rule's gradient estimate, and the true gradient. Vectors have one entry per state."""
@@ -117,11 +121,13 @@ class ExactBias:
 
         If `kept` is equal in all states, only the length of a step changes; otherwise its direction does too.
         """
-        if np.allclose(self.kept, 1.0, rtol=0.0, atol=1e-9):
+        if np.allclose(self.kept, 1.0, rtol=0.0, atol=ROUNDING):
             return "unbiased"
-        if np.allclose(self.kept, self.kept[0], rtol=0.0, atol=1e-9):
-            return "rescaled" if self.kept[0] > 0 else "no signal"
-        return "wrong sign" if (self.kept < 0).any() else "distorted"
+        if np.allclose(self.kept, 0.0, rtol=0.0, atol=ROUNDING):
+            return "no signal"
+        if (self.kept < -ROUNDING).any():
+            return "wrong sign"
+        return "rescaled" if np.allclose(self.kept, self.kept[0], rtol=0.0, atol=ROUNDING) else "distorted"
 
 
 @dataclass(frozen=True)
