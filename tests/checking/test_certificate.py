@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -138,6 +139,15 @@ def test_a_world_without_a_policy_is_measured_by_the_probe() -> None:
     (length,) = measured.lengths
     assert (length.policy, length.unit) == ("probe", "characters") and length.prompt > len(Corridor.instruction)
     assert [(probe.name, probe.score.rewards.value) for probe in measured.probes] == [("empty", 0.0), ("copy", 3.0)]
+
+
+def test_a_certificate_assures_of_what_was_measured_alone(tmp_path: Path) -> None:
+    measured = replace(certificate(Corridor()), impossible=None, trivial=None, twins=())
+    without = replace(measured, probes=tuple(replace(each, over_random=None, solved=0) for each in measured.probes))
+    write_certificate(without, tmp_path)
+    page = (tmp_path / CERTIFICATE_FILES[1]).read_text()
+    assert not without.remarks and "It keeps its contract. No probe solved a task.</p>" in page
+    assert "The oracle solved each test task." in certificate(Corridor()).assurance
 
 
 def test_a_certificate_reports_how_many_of_all_tasks_of_all_policies_are_played() -> None:

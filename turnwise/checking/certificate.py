@@ -151,6 +151,19 @@ class Certificate:
         """What somebody who trains in this world should know first, a sentence each."""
         return list(_remarks(self))
 
+    @property
+    def assurance(self) -> str:
+        """What was measured and gave no remark, in sentences: without an oracle or a random policy there is less."""
+        random, oracle = self.trivial is not None, self.impossible is not None
+        sentences = [
+            "It keeps its contract.",
+            f"No probe {'earned more than the random policy beyond chance' if random else 'solved a task'}.",
+            *(["The oracle solved each test task."] if oracle else []),
+            *(["The random policy always solved none."] if random else []),
+            *(["None of another split begins like a training task and has its solution."] if oracle else []),
+        ]
+        return " ".join(sentences)
+
     def json(self) -> str:
         """The certificate as JSON text."""
         return TypeAdapter(Certificate).dump_json(self, indent=2).decode() + "\n"
