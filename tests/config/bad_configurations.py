@@ -109,6 +109,8 @@ YAML_TEXT = (
     File("percent", b"data:\n  seed: %1\n", "YAML", "2:9"),
     File("no-space-after-the-colon", b"data:\n  seed:1\n", "data"),
     File("timestamp", b"data:\n  conversations: 2001-01-01\n", "quotes", "2:18"),
+    File("digits-of-nothing", b"optimization:\n  iterations: 0x_\n", "0x_", "2:15"),
+    File("point-of-nothing", b"optimization:\n  learning_rate: ._\n", "digits", "2:18"),
     File("timestamp-in-options", b"credit:\n  options: {rewards: 2001-01-01}\n", "quotes", "2:22"),
     File("integer-of-five-thousand-digits", b"data:\n  seed: " + b"9" * 5000 + b"\n", "64 bits", "2:9"),
     File("integer-beyond-64-bits", b"data:\n  seed: 99999999999999999999\n", "64 bits", "2:9"),

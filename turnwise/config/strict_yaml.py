@@ -232,7 +232,13 @@ class _Reading:
             )
         if kind == "int" and len(event.value) > 100:
             raise self._too_large(event)
-        value = self.yaml.constructor.construct_object(ScalarNode(tag, event.value, event.start_mark, event.end_mark))
+        node = ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+        try:
+            value = self.yaml.constructor.construct_object(node)
+        except ValueError:  # of `0x_` and `._`, which only look like numbers
+            raise self._mistake(
+                event, f"a number must have digits; found {event.value}: put quotes", "TW-ambiguous-value"
+            ) from None
         if kind == "int" and not -(2**63) <= value < 2**63:
             raise self._too_large(event)
         if isinstance(value, str) and (found := NOT_TEXT.search(value)):
