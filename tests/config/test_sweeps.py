@@ -87,6 +87,9 @@ def test_what_cannot_be_tried_is_refused() -> None:
         ({RATE: Range(low=0.1, high=0.2)}, None, "a range must be drawn from: give --random N"),
         ({RATE: Range(low=0.2, high=0.1)}, 3, "low must be below high"),
         ({RATE: Range(low=0.0, high=0.1, scale="log")}, 3, "low must be above 0 for scale: log"),
+        ({RATE: [0.1], CLIP: []}, None, f"{CLIP} must be a list of values, or low and high; found []"),
+        ({RATE: []}, 3, f"{RATE} must be a list of values, or low and high; found []"),
+        ({RATE: [0.1]}, 0, "random draws must be at least 1; found 0"),
         ({RATE: list(range(40)), CLIP: list(range(40))}, None, "at most 1000 candidates; found 1600"),
     ):
         with pytest.raises(ConfigurationError) as found:

@@ -29,6 +29,7 @@ from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
 
 MOST_CANDIDATES = 1000
+VALUES_RULE = "must be a list of values, or low and high"
 DIGITS = 3
 """Significant digits of a value that is drawn from a range: its name stays short, and it can be typed again."""
 
@@ -108,16 +109,14 @@ def read_choices(path: Path) -> dict[str, Choices]:
         elif isinstance(found, list) and found:
             choices[key] = list(found)
         else:
-            raise ConfigurationError(
-                f"{path}: {key} must be a list of values, or low and high; found {found!r}", "TW-sweep-values"
-            )
+            raise ConfigurationError(f"{path}: {key} {VALUES_RULE}; found {found!r}", "TW-sweep-values")
     return choices
 
 
 def candidates(choices: Mapping[str, Choices], draws: int | None = None) -> list[Candidate]:
     """Every combination of the values, or so many random `draws`; a combination that is drawn again is left out.
 
-    Raises ConfigurationError without values, for a range in a grid, and for more than `MOST_CANDIDATES`.
+    Raises ConfigurationError without values or draws, for a range in a grid, and for more than `MOST_CANDIDATES`.
     """
     if not choices:
         raise ConfigurationError(
@@ -131,6 +130,10 @@ def candidates(choices: Mapping[str, Choices], draws: int | None = None) -> list
                 raise ConfigurationError(
                     f"{key}: a range must be drawn from: give --random N, or list its values", "TW-sweep-undrawn"
                 )
+        elif not found:
+            raise ConfigurationError(f"{key} {VALUES_RULE}; found {found!r}", "TW-sweep-values")
+    if draws is not None and draws < 1:
+        raise ConfigurationError(f"random draws must be at least 1; found {draws}", "TW-option-range")
     number = draws if draws is not None else math.prod(len(each) for each in choices.values() if isinstance(each, list))
     if number > MOST_CANDIDATES:
         raise ConfigurationError(
