@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.checking.named_subjects import kind_of
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import (
     CREDIT_RULE,
@@ -19,6 +20,7 @@ from turnwise.plugins import (
     require_installed,
     versions,
 )
+from turnwise.world import world_class
 
 
 @pytest.fixture
@@ -57,6 +59,16 @@ def test_what_is_no_plugin_is_refused_with_what_there_is(name: str, said: str, f
     with pytest.raises(ConfigurationError) as found:
         plugin(CREDIT_RULE, "credit.estimator", name, ["grpo"])
     assert said in str(found.value)
+
+
+def test_what_the_import_of_a_plugin_raises_is_said_with_its_place(folder: Path) -> None:
+    (folder / "broken_rules.py").write_text("import os\n\nRATE = int(os.path.join('a', 'b'))\n")
+    where = f"ValueError: .*{folder / 'broken_rules.py'}:3.*TW-plugin-import"
+    with pytest.raises(ConfigurationError, match=where):
+        plugin(CREDIT_RULE, "credit.estimator", "broken_rules:rule")
+    assert kind_of("broken_rules:Anything") == "world"
+    with pytest.raises(ConfigurationError, match=where):
+        world_class("broken_rules:Anything")
 
 
 def test_a_declared_package_that_is_missing_is_named() -> None:

@@ -25,7 +25,7 @@ from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, raised_at
 from turnwise.suggestions import meant
 
 
@@ -74,10 +74,11 @@ def _plugin(kind: PluginKind, key: str, name: str, built_in: tuple[str, ...], pa
         found: Any = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, SyntaxError, AttributeError) as error:
+    except Exception as error:
+        place = raised_at(error)
         raise ConfigurationError(
             f"{key} must name a {kind.title} in a module that can be imported from here; {name!r} gives "
-            f"{type(error).__name__}: {error}",
+            f"{type(error).__name__}: {error}{f' ({place})' if place else ''}",
             "TW-plugin-import",
         ) from error
     return found

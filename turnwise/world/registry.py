@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, raised_at
 from turnwise.plugins import entry_points
 from turnwise.suggestions import meant
 from turnwise.world.contract import World
@@ -60,9 +60,11 @@ def _module(name: str, world: str) -> ModuleType:
         )
     try:
         return importlib.import_module(name)
-    except (ImportError, SyntaxError) as error:
+    except Exception as error:
+        place = raised_at(error)
         raise ConfigurationError(
-            f"world {world!r} must name a module that can be imported from here; found {type(error).__name__}: {error}",
+            f"world {world!r} must name a module that can be imported from here; found {type(error).__name__}: {error}"
+            f"{f' ({place})' if place else ''}",
             "TW-plugin-import",
         ) from error
 
