@@ -215,6 +215,18 @@ def test_every_remedy_lowers_the_peak_to_what_the_plan_with_its_options_is() -> 
     assert offered[-1].peak < offered[0].peak
 
 
+def test_a_remedy_that_the_other_settings_refuse_is_not_offered() -> None:
+    large = {"policy.hidden": 512, "policy.heads": 8, "optimization.micro_batch_tokens": 16384}
+
+    def offered(**critic: Any) -> str:
+        experiment = tiny(**large, **{"credit.estimator": "gae", "critic.clip": None, **critic})
+        return " ".join(each.options for each in remedies(experiment, dimensions(experiment)))
+
+    assert "critic.trunk=policy" in offered() and "critic.initial" not in offered()
+    assert "critic.trunk=policy" not in offered(**{"critic.heads": 2})
+    assert "-s critic.initial=policy" in offered(**{"critic.initial": "random"})
+
+
 def test_the_table_has_every_phase_and_says_whether_it_fits(
     monkeypatch: pytest.MonkeyPatch, with_device: Devices, tmp_path: Path
 ) -> None:

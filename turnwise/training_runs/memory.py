@@ -331,13 +331,16 @@ def parts_of(plan: MemoryPlan) -> str:
 
 
 def remedies(experiment: Experiment, dimensions: Dimensions) -> list[Remedy]:
-    """The settings that lower the peak, each by itself, the most effective first; and all of them together."""
+    """The settings that lower the peak, each by itself, the most effective first; and all of them together.
+
+    Settings that the experiment's other settings do not allow are left out.
+    """
     before = largest_plan(experiment, dimensions).peak.bytes
     changes = dict(_changes(experiment, dimensions))
     smaller = [
         Remedy(options, peak)
         for options, change in changes.items()
-        if (peak := largest_plan(_changed(experiment, change), dimensions).peak.bytes) < before
+        if (peak := _peak_after(experiment, change, dimensions)) is not None and peak < before
     ]
     smaller.sort(key=lambda remedy: remedy.peak)
     if len(smaller) < 2:
@@ -345,12 +348,17 @@ def remedies(experiment: Experiment, dimensions: Dimensions) -> list[Remedy]:
     everything: Mapping[str, Any] = {}
     for remedy in smaller:
         everything = merged(everything, changes[remedy.options])
-    together = largest_plan(_changed(experiment, everything), dimensions).peak.bytes
-    return [*smaller, Remedy("all of these", together)]
+    together = _peak_after(experiment, everything, dimensions)
+    return smaller if together is None else [*smaller, Remedy("all of these", together)]
 
 
-def _changed(experiment: Experiment, change: Mapping[str, Any]) -> Experiment:
-    return build(merged(experiment.model_dump(mode="json"), change), like=experiment)
+def _peak_after(experiment: Experiment, change: Mapping[str, Any], dimensions: Dimensions) -> int | None:
+    """The peak in bytes with other settings; None where the configuration does not allow them."""
+    try:
+        changed = build(merged(experiment.model_dump(mode="json"), change), like=experiment)
+        return largest_plan(changed, dimensions).peak.bytes
+    except ConfigurationError:
+        return None
 
 
 def _changes(experiment: Experiment, dimensions: Dimensions) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -384,7 +392,8 @@ def _changes(experiment: Experiment, dimensions: Dimensions) -> Iterator[tuple[s
         yield f"-s warm_start.micro_batch_tokens={tokens}", {"warm_start": {"micro_batch_tokens": tokens}}
     if experiment.critic.trunk == "own":
         shared = {"trunk": "policy", "coefficient": 0.5, "initial": "policy"}
-        yield "-s critic.trunk=policy -s critic.coefficient=0.5", {"critic": shared}
+        initial = " -s critic.initial=policy" if experiment.critic.initial == "random" else ""
+        yield f"-s critic.trunk=policy -s critic.coefficient=0.5{initial}", {"critic": shared}
     if experiment.monitors.probe_every is not None and optimization.reference is None:
         yield "-s monitors.probe_every=null", {"monitors": {"probe_every": None}}
 
