@@ -88,7 +88,7 @@ def report_runs(
         lambda: ReportParameters(
             title=experiment.ablation.name,
             world=experiment.world,
-            rewards=experiment.rewards,
+            rewards={run.variant: experiment.variant(run.variant).rewards for run in runs},
             runs=[ReportedRun(variant=run.variant, seed=run.seed, ended=run.ended) for run in runs],
             left_out=list(left_out),
             seed=experiment.evaluation.seed,

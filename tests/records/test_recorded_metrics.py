@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.experiment import load
 from turnwise.records.metrics import evaluation_metrics, metrics_of, summary_metrics
+from turnwise.records.record import AblationRecord
 from turnwise.results.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
 from turnwise.store import Reference, default_store
@@ -40,6 +43,21 @@ def iteration(turnwise_home: Path) -> Iteration:
         ),
     }
     return Iteration(1, Models(made("policy", warm_start_steps=400.0), None), None, artifacts)
+
+
+def test_a_run_is_recorded_with_the_rewards_of_its_own_variant(
+    iteration: Iteration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubled = {"variants.doubled": {"rewards": {"format": {"weight": 2.0}}}}
+    experiment = load(ROOT / "params.yaml", settings=doubled | {"tracking.traces": 0})
+    recorded: list[float] = []
+    child: Any = SimpleNamespace(log_trajectories=lambda *shown: recorded.append(shown[-1]["format"]))
+    run: Any = SimpleNamespace(experiment=experiment.variant("doubled"))
+    monkeypatch.setattr("turnwise.records.record.read_credit", lambda reference: {})
+    record = object.__new__(AblationRecord)
+    vars(record).update(_experiment=experiment, _trajectories_of=lambda reference: [])
+    record._trace_batch(child, run, iteration)
+    assert recorded == [2.0] and experiment.rewards["format"].weight == 0.2
 
 
 def test_a_number_is_told_once_and_with_its_unit(iteration: Iteration) -> None:

@@ -179,7 +179,6 @@ class AblationRecord:
         self.tracked = TrackedAblation(recorder, describe(experiment, prepared, self.code))
         self._configured: dict[str, Experiment] = {}
         self._runs: dict[str, Run] = {}
-        self._weights = {name: reward.weight for name, reward in experiment.rewards.items()}
         self._unwritten: defaultdict[str, list[IterationMetrics]] = defaultdict(list)
         self._last_write = -SECONDS_BETWEEN_WRITES
 
@@ -230,7 +229,7 @@ class AblationRecord:
         if evaluated or time.monotonic() - self._last_write >= SECONDS_BETWEEN_WRITES:
             self._write(run.name)
         if evaluated:
-            self._trace_batch(child, iteration)
+            self._trace_batch(child, run, iteration)
             if not child.finished:  # else another process has recorded all of them
                 self._name_artifacts(child, run)
 
@@ -261,8 +260,9 @@ class AblationRecord:
         child.log_summary(evaluation_metrics("test", tested, run.test_at_horizon), policy)
         episodes = {mode: read_evaluation(tested, mode) for mode in (SAMPLED, GREEDY)}
         traced = episodes[SAMPLED][: self._experiment.tracking.traces]
-        child.log_trajectories("test", traced, weights=self._weights, policy=policy)
-        child.log_table(episode_columns(episodes, list(self._weights)), TEST_TABLE)
+        weights = reward_weights(run.experiment)
+        child.log_trajectories("test", traced, weights=weights, policy=policy)
+        child.log_table(episode_columns(episodes, list(weights)), TEST_TABLE)
 
     def whole(self, run: Run) -> None:
         """Record a run that has ended before; what is recorded of it already stays."""
@@ -313,7 +313,7 @@ class AblationRecord:
         )
         child.log_text(artifacts.model_dump_json(indent=1), ARTIFACTS_FILE)
 
-    def _trace_batch(self, child: TrackedRun, iteration: Iteration) -> None:
+    def _trace_batch(self, child: TrackedRun, run: Run, iteration: Iteration) -> None:
         """Record trajectories of the batch that this iteration learned from, with their advantages."""
         trajectories = self._trajectories_of(iteration.rollout)
         advantages = {index: credit.turns for index, credit in read_credit(iteration.credit).items()}
@@ -322,8 +322,13 @@ class AblationRecord:
             f"batch/{iteration.number:04d}",
             [trajectories[index] for index in chosen],
             [advantages[index] for index in chosen],
-            self._weights,
+            reward_weights(run.experiment),
         )
+
+
+def reward_weights(own: Experiment) -> dict[str, float]:
+    """The weight of each reward that counts in a variant."""
+    return {name: reward.weight for name, reward in own.rewards.items()}
 
 
 def episode_columns(

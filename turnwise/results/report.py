@@ -62,7 +62,8 @@ class ReportParameters(Section):
 
     title: str
     world: WorldSection
-    rewards: dict[str, RewardSection]
+    rewards: dict[str, dict[str, RewardSection]]
+    """By variant, the rewards that count in it."""
     runs: list[ReportedRun]
     left_out: list[LeftOut] = Field(default_factory=list)
     """The runs that a fault has left out."""
@@ -257,7 +258,7 @@ class Compared:
                     label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"
                     spelt = [spelling(turn.reply_tokens) for turn in trajectories[index].turns]
                     shown = Sample(label, trajectories[index], None, {}, spelling=spelt)
-                    yield shown.with_credit(credited[index], self.parameters.rewards)
+                    yield shown.with_credit(credited[index], self.parameters.rewards[run.variant])
 
     def _lost_shares(self) -> dict[str, float]:
         """By policy, the share (0 to 1) of its test episodes that was lost: sampled or greedy, whichever lost more."""

@@ -42,9 +42,13 @@ def evaluation(sampled: Outcomes, greedy: Outcomes | None = None) -> Reference:
 
 
 def reported(
-    small: Small, runs: Sequence[ReportedRun] = RUNS, left_out: Sequence[LeftOut] = (), **changes: Any
+    small: Small,
+    runs: Sequence[ReportedRun] = RUNS,
+    left_out: Sequence[LeftOut] = (),
+    rewards: Mapping[str, Mapping[str, RewardSection]] | None = None,
+    **changes: Any,
 ) -> ReportData:
-    """The report on one variant with two seeds, of one iteration each."""
+    """The report on one variant with two seeds, or on two variants, of one iteration each."""
     rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
     credited = credit.fn(
         CreditParameters(rewards=REWARDS, credit=Credit(estimator="rloo", options={}), reference=None), rollout=rollout
@@ -71,7 +75,7 @@ def reported(
     parameters = ReportParameters(
         title="Small",
         world=WorldSection(name="frozen_lake", parameters={"size": 3}),
-        rewards=REWARDS,
+        rewards=rewards or {run.variant: REWARDS for run in runs},
         runs=list(runs),
         left_out=list(left_out),
         seed=0,
@@ -122,6 +126,17 @@ def test_the_best_and_the_worst_of_a_group_are_shown_with_their_advantages(small
     assert set(best.advantages or []) == {1.0} and set(worst.advantages or []) == {-0.5}
     assert best.spelling is not None
     assert [len(row) for row in best.spelling] == [len(turn.reply_tokens) for turn in best.trajectory.turns]
+
+
+def test_a_sample_is_shown_with_the_rewards_of_its_own_variant(small: Small) -> None:
+    weights = {"plain": 1.0, "doubled": 2.0}
+    runs = [ReportedRun(variant=variant, seed=1) for variant in weights]
+    rewards = {name: {"goal": RewardSection(level="outcome", weight=weight)} for name, weight in weights.items()}
+    shown = {
+        each.label.partition(",")[0]: each.rewards["goal"].weight
+        for each in reported(small, runs, rewards=rewards).samples
+    }
+    assert shown == weights
 
 
 def test_alarms_and_the_work_are_counted_over_the_runs(small: Small) -> None:
