@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from flows.plan import stages_of_run
 from turnwise.config.agent import Agent
+from turnwise.credit.selection import MAXIMUM_ROUNDS
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
@@ -23,9 +24,12 @@ from turnwise.policy.sizes import Shapes, count, moment_bytes, trained
 from turnwise.project import home
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.training_runs.observing import Observer
+from turnwise.training_runs.work_left import TEST
 
 BYTES_PER_SAMPLED_TOKEN, BYTES_PER_CONTEXT_TOKEN = 12, 2
 BYTES_PER_STAGE = 60_000
+STAGES_OF_A_ROUND = 3
+"""Sampling, concatenation and selection."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +56,20 @@ def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
         return None
     shapes, seeds = dimensions.shapes, len(experiment.ablation.all_seeds)
     runs = [(planned_run(experiment, name), experiment.variant(name)) for name in experiment.ablation.variants]
-    episodes = seeds * sum(run.episodes + run.evaluated for run, _ in runs)
-    tokens = seeds * sum((run.episodes + run.evaluated) * (run.reply_tokens // run.episodes) for run, _ in runs)
+    written = [(_episodes_written(own, run), run.reply_tokens // run.episodes) for run, own in runs]
+    tokens = seeds * sum(episodes * of_episode for episodes, of_episode in written)
     return Needs(
         policies=8 * count(shapes) + sum(seeds * _retained_bytes(own, run, shapes) for run, own in runs),
         next_policy=processes * max(sum(_iteration_bytes(own, shapes)) for _, own in runs),
         episodes=tokens * BYTES_PER_SAMPLED_TOKEN
-        + episodes * experiment.agent.context_tokens * BYTES_PER_CONTEXT_TOKEN,
+        + seeds * sum(episodes for episodes, _ in written) * experiment.agent.context_tokens * BYTES_PER_CONTEXT_TOKEN,
         records=BYTES_PER_STAGE * seeds * sum(run.calls for run, _ in runs),
     )
+
+
+def _episodes_written(own: Experiment, run: PlannedRun) -> int:
+    greedy = run.episodes // own.rollout.group_size if own.plays_greedily else 0
+    return run.episodes + greedy + run.evaluated
 
 
 def _iteration_bytes(own: Experiment, shapes: Shapes) -> tuple[int, int]:
@@ -156,25 +165,35 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
     acting = own.made_world.limits.turns * (own.agent.mode.attempts or 1)
     lengths = _longest_replies(own.agent)
     optimization, evaluation = own.optimization, own.evaluation
-    episodes = optimization.iterations * own.rollout.prompts * own.rollout.group_size
+    rounds = _most_rounds(own)
+    episodes = optimization.iterations * rounds * own.rollout.prompts * own.rollout.group_size
     if own.rollout.scheme == "branching":  # one group from each state, for each reply of the group
         episodes *= acting * len(lengths)
     stages = stages_of_run(own, variant, own.ablation.all_seeds[0])
+    kinds = Counter(each.kind for each in stages)
     evaluated = {each.iteration for each in stages if each.kind == "evaluate"}  # 0 is what the run starts from
-    tasks = len(evaluated) * own.data.validation_tasks + own.data.test_tasks
+    tasks = kinds["evaluate"] * own.data.validation_tasks + kinds[TEST] * own.data.test_tasks
+    evolves = optimization.method == "evolution"
+    steps = own.evolution.steps if evolves else optimization.epochs * optimization.mini_batches
     return PlannedRun(
         variant,
         own.credit.estimator,
         episodes,
         episodes * acting,
         episodes * acting * sum(lengths),
-        optimization.iterations * optimization.epochs * optimization.mini_batches,
+        optimization.iterations * steps,
         tasks * (1 + evaluation.samples),
         own.has_critic,
         Counter(each.stage for each in stages if each.iteration),
         len(evaluated) - 1,
-        len(stages),
+        len(stages) + optimization.iterations * (rounds - 1) * STAGES_OF_A_ROUND,
     )
+
+
+def _most_rounds(own: Experiment) -> int:
+    """Most rounds of sampling of an iteration."""
+    selection = own.selection
+    return int(selection.options.get("maximum_rounds", MAXIMUM_ROUNDS)) if selection.rule == "mixed" else 1
 
 
 def require_budget(experiment: Experiment, runs: Sequence[PlannedRun] | None = None) -> None:
@@ -185,13 +204,15 @@ def require_budget(experiment: Experiment, runs: Sequence[PlannedRun] | None = N
     budget = experiment.ablation.budget
     if budget is None:
         return
-    last = experiment.optimization.iterations
     for run in runs or [planned_run(experiment, name) for name in experiment.ablation.variants]:
+        own = experiment.variant(run.variant)
+        last, evolves = own.optimization.iterations, own.optimization.method == "evolution"
         most = {
             "iterations": last,
             "sampled_tokens": run.reply_tokens,
-            "trained_tokens": run.reply_tokens,
+            "trained_tokens": None if evolves else run.reply_tokens // _most_rounds(own),
             "environment_steps": run.turns,
+            "optimizer_steps": run.optimizer_steps,
         }.get(budget.axis)
         if most is not None and most < budget.amount:
             raise ConfigurationError(

@@ -85,6 +85,15 @@ def test_what_storage_keeps_is_what_the_disk_needs() -> None:
     assert policies(**lag) == policies() + runs * weights, "the policy that samples the next iteration"
 
 
+def test_the_greedy_episodes_of_a_rule_that_compares_with_them_take_disk() -> None:
+    def episodes(estimator: str) -> int:
+        needs = needs_of(tiny(**{"credit.estimator": estimator, "ablation.variants": ["own"], "variants.own": {}}))
+        assert needs is not None
+        return needs.episodes
+
+    assert episodes("remax") > episodes("rloo")
+
+
 def test_the_plan_tells_disk_and_memory_within_eighty_columns() -> None:
     said = io.StringIO()
     show_plan(tiny(), Console(file=said, width=80))

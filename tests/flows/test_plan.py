@@ -9,7 +9,7 @@ from rich.console import Console
 
 from flows.commands.plan import show_plan
 from flows.prepare import draw_tasks
-from flows.runtime.disk import PlannedRun, planned_run
+from flows.runtime.disk import PlannedRun, planned_run, require_budget
 from tests.envs.search.corpus_samples import RIVERS, SOURCES, write_corpus
 from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.errors import ConfigurationError
@@ -132,6 +132,42 @@ def test_branching_is_counted_with_a_group_for_each_state() -> None:
     base = load(PARAMETERS)
     branching = load(PARAMETERS, settings={"rollout.scheme": "branching"})
     assert planned_run(branching, "grpo-or").episodes == 2 * planned_run(base, "grpo-or").episodes
+
+
+def test_further_rounds_of_sampling_are_counted() -> None:
+    mixed = {"selection": {"rule": "mixed", "options": {"maximum_rounds": 4}}}
+    one, four = (planned_run(load(PARAMETERS, settings=each), "grpo-or") for each in ({}, mixed))
+    assert (four.episodes, four.reply_tokens) == (4 * one.episodes, 4 * one.reply_tokens)
+
+
+def test_an_evaluation_at_the_turn_limit_of_training_is_counted_besides() -> None:
+    shorter = {"curriculum": {"rule": "fixed", "options": {"limit": 1}}}
+    whole, limited = (planned_run(load(PARAMETERS, settings=each), "grpo-or") for each in ({}, shorter))
+    assert limited.evaluated == 2 * whole.evaluated and limited.evaluations == whole.evaluations
+
+
+@pytest.mark.parametrize(
+    ("budget", "own"),
+    [
+        ({"iterations": 3}, {"optimization": {"iterations": 2}}),
+        ({"optimizer_steps": 9}, {"optimization": {"iterations": 4, "epochs": 1, "mini_batches": 2}}),
+    ],
+)
+def test_a_budget_that_a_variant_cannot_spend_by_its_own_settings_is_refused(
+    budget: dict[str, int], own: dict[str, object]
+) -> None:
+    settings = {"optimization.iterations": 5, "ablation.budget": budget, "ablation.variants": ["own"]}
+    experiment = load(PARAMETERS, settings={**settings, "variants.own": own})
+    with pytest.raises(ConfigurationError, match=r"own makes at most .*TW-large-budget"):
+        require_budget(experiment)
+
+
+def test_a_budget_of_sampled_tokens_that_further_rounds_can_spend_is_allowed() -> None:
+    most = planned_run(load(PARAMETERS), "grpo-or").reply_tokens
+    settings = {"ablation.budget": {"sampled_tokens": most + 1}, "ablation.variants": ["grpo-or"]}
+    require_budget(load(PARAMETERS, settings={**settings, "selection": {"rule": "mixed", "options": {}}}))
+    with pytest.raises(ConfigurationError, match="TW-large-budget"):
+        require_budget(load(PARAMETERS, settings=settings))
 
 
 def test_thoughts_and_further_attempts_are_counted() -> None:
