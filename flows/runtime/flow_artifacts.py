@@ -11,12 +11,14 @@ import re
 import threading
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from flows.runtime.flow_runs import in_flow_run
 from turnwise.reporting.finding import report_finding
 from turnwise.reporting.markdown import results_table
 from turnwise.results.report_data import ReportData
+from turnwise.tracking.database import place_of
 
 SECONDS_BETWEEN_WRITES = 5.0
 TABLE_COLUMNS = 4
@@ -88,7 +90,10 @@ def results_markdown(report: ReportData, page: Path, tracking_uri: str) -> str:
     if said := report_finding(report):
         lines += [said, ""]
     lines.append(results_table(report, TABLE_COLUMNS))
-    served = tracking_uri if tracking_uri.startswith("http") else "`turnwise ui`"
+    parts = urlsplit(tracking_uri)
+    served = (
+        f"{parts.scheme}://{place_of(tracking_uri)}{parts.path}" if parts.scheme.startswith("http") else "`turnwise ui`"
+    )
     return "\n".join([*lines, "", f"Report: `{page}`. Runs in MLflow: {served}.", ""])
 
 

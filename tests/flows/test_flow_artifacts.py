@@ -40,6 +40,8 @@ def test_the_table_is_markdown() -> None:
         "",
         "Report: `results/credit/report.html`. Runs in MLflow: `turnwise ui`.",
     ]
+    with_password = results_markdown(REPORT, Path("r.html"), "https://turnwise:secret@tracking:5000/mlflow")
+    assert "MLflow: https://tracking:5000/mlflow." in with_password
     assert "MLflow: http://tracking:5000." in results_markdown(REPORT, Path("r.html"), "http://tracking:5000")
 
 

@@ -13,8 +13,16 @@ import pytest
 from tracking_samples import open_child, traces, trajectory
 
 from tests.own_view import let_see
+from turnwise.errors import ConfigurationError
 from turnwise.tracking import Recorder, database
-from turnwise.tracking.database import alone, has_own_artifacts, place_of, prepare_database, sqlite_file
+from turnwise.tracking.database import (
+    alone,
+    has_own_artifacts,
+    place_of,
+    prepare_database,
+    require_store,
+    sqlite_file,
+)
 
 FOUR_AT_ONCE = """
 import os, sys, traceback
@@ -157,3 +165,10 @@ def test_a_database_leaves_it_to_us_where_artifacts_go_and_a_server_does_not() -
 def test_an_address_is_told_without_its_password() -> None:
     assert place_of("postgresql+psycopg://turnwise:secret@db.lab:5432/mlflow") == "db.lab:5432"
     assert place_of("sqlite:////tmp/mlflow.db") == "/tmp/mlflow.db"
+    assert place_of("databricks") == "databricks"
+
+
+def test_a_store_that_cannot_be_opened_is_refused_without_its_password() -> None:
+    with pytest.raises(ConfigurationError, match="TW-tracking-unusable") as refused:
+        require_store("unknown://turnwise:secret@db.lab/mlflow")
+    assert "db.lab" in str(refused.value) and "secret" not in str(refused.value)

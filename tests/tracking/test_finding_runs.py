@@ -15,6 +15,7 @@ from turnwise.tracking.finding import (
     BASELINES_FILE,
     BaselinesArtifacts,
     RunArtifacts,
+    find_all_runs,
     find_runs,
 )
 
@@ -111,6 +112,13 @@ def test_a_tag_finds_every_run_that_has_it(store: str) -> None:
     assert [run.ablation for run in find_runs(store, "commit=first")] == ["first", "first"]
     with pytest.raises(ConfigurationError, match=r"'commit=none'.*TW-unknown-run"):
         find_runs(store, "commit=none")
+
+
+def test_a_database_without_runs_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.tracking.finding.TrackingClient.runs", lambda client: [])
+    for find in (find_runs, find_all_runs):
+        with pytest.raises(ConfigurationError, match=r"in db\.lab there is none.*TW-unknown-run"):
+            find("postgresql://turnwise:secret@db.lab/mlflow")
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_known(store: str) -> None:

@@ -325,6 +325,8 @@ def test_the_ui_is_served_on_this_machine_only_from_the_given_store() -> None:
     assert options["--uvicorn-opts"] == "--log-level warning", "no line for each request, which hides the address"
     with pytest.raises(ConfigurationError, match="TW-tracking-server"):
         ui_command("http://localhost:5000", 5001)
+    with pytest.raises(ConfigurationError, match=r"; localhost:5000 is a server"):
+        ui_command("http://turnwise:secret@localhost:5000", 5001)
 
 
 def test_an_ablation_has_one_saved_view_however_often_it_is_closed(open_recorder: Callable[[], Recorder]) -> None:

@@ -131,13 +131,15 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
     import pandas as pd
 
     from turnwise.tracking.client import TrackingClient
+    from turnwise.tracking.database import place_of
 
     address, _, experiment = uri.partition("#")
+    shown = uri.replace(address, place_of(address))
     client = TrackingClient(address)
     experiment_id = client.experiment_id(experiment) if experiment else None
     if experiment and experiment_id is None:
         raise ConfigurationError(
-            f"an experiment of {address} must have the name after #; found none called {experiment!r}",
+            f"an experiment of {place_of(address)} must have the name after #; found none called {experiment!r}",
             "TW-unknown-experiment",
         )
     runs = [
@@ -145,7 +147,7 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
     ]
     if not runs:
         raise ConfigurationError(
-            f"MLflow's store must have a finished run with metrics; found none in {uri}", "TW-unknown-run"
+            f"MLflow's store must have a finished run with metrics; found none in {shown}", "TW-unknown-run"
         )
     rows = [
         {
@@ -156,7 +158,7 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
         }
         for run in runs
     ]
-    return pd.DataFrame(rows, index=pd.Index([f"{uri}, run {run.info.run_id}" for run in runs], name=PLACE))
+    return pd.DataFrame(rows, index=pd.Index([f"{shown}, run {run.info.run_id}" for run in runs], name=PLACE))
 
 
 COLUMN = "score"

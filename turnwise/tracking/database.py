@@ -94,8 +94,10 @@ def require_store(tracking_uri: str) -> None:
     try:
         open_client(tracking_uri).search_experiments(max_results=1)
     except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
+        place = place_of(tracking_uri)
         raise ConfigurationError(
-            f"tracking.uri must name a store that can be opened; {tracking_uri}: {first_line(error)}",
+            f"tracking.uri must name a store that can be opened; {place}: "
+            f"{first_line(error).replace(tracking_uri, place)}",
             "TW-tracking-unusable",
         ) from error
 
@@ -199,8 +201,10 @@ def has_own_artifacts(tracking_uri: str) -> bool:
 
 def place_of(tracking_uri: str) -> str:
     """Host and port, or the file of a database, without whatever else an address may hold, such as a password."""
-    path = sqlite_file(tracking_uri)
-    return urlsplit(tracking_uri).netloc.rpartition("@")[2] if path is None else str(path)
+    if (path := sqlite_file(tracking_uri)) is not None:
+        return str(path)
+    parts = urlsplit(tracking_uri)
+    return parts.netloc.rpartition("@")[2] or parts.path
 
 
 def _is_made(tracking_uri: str) -> bool:

@@ -23,6 +23,7 @@ from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference
 from turnwise.tracking.client import TrackingClient
+from turnwise.tracking.database import place_of
 from turnwise.tracking.library import PARENT
 from turnwise.tracking.runs import LEFT_OUT, SEEDS
 from turnwise.tracking.views import view_address
@@ -145,8 +146,8 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
     if not chosen:
         known = ", ".join(repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities)))
         raise ConfigurationError(
-            f"a run must be recorded to be found; in {tracking_uri} there is none with the id, name or tag {wanted!r}; "
-            f"the latest are {_shortened(known) or 'none: run an ablation first'}",
+            f"a run must be recorded to be found; in {place_of(tracking_uri)} there is none with the id, name or tag "
+            f"{wanted!r}; the latest are {_shortened(known) or 'none: run an ablation first'}",
             "TW-unknown-run",
         )
     runs = _with_artifacts(client, entities, chosen)
@@ -169,7 +170,7 @@ def find_all_runs(tracking_uri: str) -> list[RecordedRun]:
     runs = _with_artifacts(client, entities, [entity for entity in entities if PARENT in entity.data.tags])
     if not runs:
         raise ConfigurationError(
-            f"an ablation must be recorded to be looked into; in {tracking_uri} there is none: run one first",
+            f"an ablation must be recorded to be looked into; in {place_of(tracking_uri)} there is none: run one first",
             "TW-unknown-run",
         )
     return runs
