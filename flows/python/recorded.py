@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -117,7 +117,7 @@ class RecordedRuns(Sequence[RecordedRun]):
                 end = run.ended
                 ended = {} if end is None else {"ended_at": end.iteration, "ended_by": end.reason}
                 rows.append(_named(run) | {"kind": "run"} | ended | tested)
-        for name, reference in {name: each for run in self._found for name, each in run.baselines.items()}.items():
+        for name, reference in dict.fromkeys(each for run in self._found for each in run.baselines.items()):
             rows.append({"run": name, "kind": "baseline"} | evaluation_metrics("test", reference, None))
         return _frame(rows)
 
@@ -252,12 +252,15 @@ class RecordedRuns(Sequence[RecordedRun]):
     ) -> Iterator[tuple[Row, ShownEpisode]]:
         """The episodes, each with what names its run."""
         wanted = Wanted(occasion=split, mode=mode, iterations=iterations)
-        for place, run in enumerate(self._found):
+        played: set[tuple[str, Reference]] = set()  # evaluations of baselines, which the runs of an ablation share
+        for run in self._found:
             batches = range(1, len(run.artifacts.iterations) + 1)
             for episode in [*in_training(run, wanted, batches), *on_task_sets(run, wanted)]:
                 yield _named(run), episode
-            if baselines and place == 0:
-                for episode in baseline_episodes(run, wanted):
+            if baselines:
+                new = {name: each for name, each in run.baselines.items() if (name, each) not in played}
+                played.update(new.items())
+                for episode in baseline_episodes(replace(run, baselines=new), wanted):
                     yield {"run": episode.policy}, episode
 
 
