@@ -20,7 +20,7 @@ from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather, r
 from turnwise.credit.selection import MAXIMUM_ROUNDS
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
-from turnwise.training_runs.state import Iteration, Prepared, Run, play_parameters
+from turnwise.training_runs.state import GREEDILY, Iteration, Prepared, Run, play_parameters
 from turnwise.world import Split
 
 
@@ -56,7 +56,7 @@ def _rollout(
     run: Run, number: int, limit: int | None, policy: Reference, round: int = 0, *, greedy: bool = False
 ) -> Call:
     experiment = run.experiment
-    suffix = " greedy" if greedy else f" round {round + 1}" if round else ""
+    suffix = GREEDILY if greedy else f" round {round + 1}" if round else ""
     return call(
         rollout,
         lambda: RolloutParameters(

@@ -9,8 +9,9 @@ import pytest
 from flows.plan import plan_ablation
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference
+from turnwise.training_runs.iteration_stages import STAGES
 from turnwise.training_runs.observing import StageCall
-from turnwise.training_runs.work_left import TEST, WorkLeft, model_seconds
+from turnwise.training_runs.work_left import EXPECTED_SECONDS, TEST, WorkLeft, model_seconds
 
 PARAMETERS = Path(__file__).parents[1] / "parameters.yaml"
 SEARCH = {
@@ -60,6 +61,15 @@ def test_each_stage_is_estimated_within_a_factor_of_two_before_anything_is_measu
     estimated = model_seconds(smollm2())
     for kind, seconds in MEASURED.items():
         assert seconds / 2 < estimated[kind] < 2 * seconds, (kind, estimated[kind])
+
+
+def test_what_a_large_policy_adds_is_of_stages_that_there_are_the_critics_too() -> None:
+    kinds = {each.task for each in STAGES} | EXPECTED_SECONDS.keys()
+    estimated = model_seconds(smollm2(**{"critic.epochs": 2, "evolution.steps": 3}))
+    assert estimated.keys() <= kinds
+    # 64 episodes; of evolution 3 steps of 32 sequences.
+    assert estimated["learn_values"] == pytest.approx(2 * estimated["update"])
+    assert estimated["fine_tune"] == pytest.approx(1.5 * estimated["update"])
 
 
 def test_the_bar_stands_low_when_training_begins_and_the_time_left_is_right_after_an_iteration() -> None:

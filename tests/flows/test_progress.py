@@ -13,8 +13,10 @@ from rich.console import Console
 from flows.plan import plan_ablation
 from turnwise.experiment import load
 from turnwise.progress import Progress, report
+from turnwise.store import default_store
 from turnwise.training_runs import display as display_module
 from turnwise.training_runs.display import Display, bars
+from turnwise.training_runs.observing import StageCall
 from turnwise.training_runs.work_left import expected_work
 
 PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
@@ -67,6 +69,15 @@ def test_each_worker_has_a_line_with_its_stage_and_how_far_that_is() -> None:
     assert any("base seed 2 iteration 9" in line and "worker 3" in line for line in lines)
     one.rest()
     assert not any("worker 2" in line for line in shown_by(display, console)), "one that waits is not shown"
+
+
+def test_the_success_in_training_is_not_that_of_greedy_rollouts(turnwise_home: Path) -> None:
+    display = Display(Console(quiet=True), {"rollout": 2})
+    for label, success in (("base seed 1 iteration 4", 0.25), ("base seed 1 iteration 4 greedy", 0.75)):
+        with default_store().write("rollout") as draft:
+            draft.metrics["success"] = success
+        display.finished(StageCall("rollout", label, draft.reference, False, 1.0, "rollout/digest"))
+    assert "success 0.25" in display._outlook()
 
 
 def test_in_a_log_each_line_says_which_run_it_is_of_and_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from rich.text import Text
 from turnwise import progress
 from turnwise.store import Reference, default_store
 from turnwise.training_runs.observing import Observer, StageCall, observing
+from turnwise.training_runs.state import GREEDILY
 from turnwise.training_runs.work_left import NONE, NOTHING, Stages, WorkLeft
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -144,7 +145,7 @@ class Display(Observer):
         else:
             self.computed += 1
             self.made.add(call.reference)
-        if call.stage == "rollout":
+        if call.stage == "rollout" and not call.label.endswith(GREEDILY):
             self._success = default_store().metrics(call.reference).get("success")
         share = self._left.share
         self._bars.update(self._all, completed=share, note=self._outlook())

@@ -23,6 +23,8 @@ from turnwise.world import Split
 
 ON_TEST_TASKS = "on the test task set"
 """How the label of an evaluation says that it is one."""
+GREEDILY = " greedy"
+"""How the label of a rollout ends that no policy is trained on, with which credit rules compare."""
 
 
 def play_parameters(experiment: Experiment) -> PlayParameters:
