@@ -145,12 +145,13 @@ def _print_pruned(console: Console, before: dict[str, int], planned_removals: Se
 
 def _sizes(folder: Path) -> dict[str, int]:
     """The bytes of every part of a home; the store is split by kind of artifact."""
+    from turnwise.store.files import sizes_below
+
     sizes: dict[str, int] = {}
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            parts = path.relative_to(folder).parts
-            part = "/".join(parts[: 2 if parts[0] == "store" else 1])
-            sizes[part] = sizes.get(part, 0) + path.stat().st_size
+    for name, size in sizes_below(folder):
+        parts = name.split("/")
+        part = "/".join(parts[: 2 if parts[0] == "store" else 1])
+        sizes[part] = sizes.get(part, 0) + size
     return sizes
 
 

@@ -23,6 +23,7 @@ from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import Shapes, count, moment_bytes, trained
 from turnwise.project import home
 from turnwise.reporting.formatting import readable_bytes
+from turnwise.store.files import sizes_below
 from turnwise.training_runs.observing import Observer
 from turnwise.training_runs.work_left import TEST
 
@@ -119,7 +120,7 @@ class DiskGuard(Observer):
         free = free_disk()
         if free >= self._needed:
             return
-        lacking = self._needed - sum(path.stat().st_size for path in home().rglob("*") if path.is_file())
+        lacking = self._needed - sum(size for _, size in sizes_below(home()))
         if free < lacking:
             raise ConfigurationError(
                 f"the disk of {home()} must have room for what this ablation makes, {readable_bytes(lacking)} at most; "

@@ -18,6 +18,17 @@ def files_below(folder: Path) -> Iterator[tuple[str, DirEntry[str]]]:
     yield from _below(os.fspath(folder), "")
 
 
+def sizes_below(folder: Path) -> Iterator[tuple[str, int]]:
+    """The bytes of every file in the folder and below it, by its relative path; links do not count.
+
+    A file that another process removes meanwhile is left out.
+    """
+    for name, entry in files_below(folder):
+        with suppress(FileNotFoundError):
+            if entry.is_file(follow_symlinks=False):
+                yield name, entry.stat(follow_symlinks=False).st_size
+
+
 def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
     """The names that match one of these patterns (e.g. `model*`), in order."""
     wanted = list(patterns)

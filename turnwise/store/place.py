@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from turnwise.errors import ConfigurationError, StoreUnreachable, first_line
 from turnwise.store.atomic_write import sync
-from turnwise.store.files import files_below
+from turnwise.store.files import sizes_below
 
 PATIENCE_SECONDS = 120.0
 """For how long a call is repeated before the place counts as unreachable."""
@@ -177,10 +177,10 @@ class FolderPlace(SharedPlace):
                     continue
                 name = f"{folder}/{entry.name}" if folder else entry.name
                 if entry.is_dir():
-                    below = files_below(Path(entry.path))
-                    found.update({f"{name}/{path}": file.stat().st_size for path, file in below})
+                    found.update({f"{name}/{path}": size for path, size in sizes_below(Path(entry.path))})
                 else:
-                    found[name] = entry.stat().st_size
+                    with suppress(FileNotFoundError):
+                        found[name] = entry.stat().st_size
         return found
 
     def _read(self, names: list[str]) -> dict[str, bytes]:

@@ -33,7 +33,7 @@ from turnwise.errors import ArtifactError
 from turnwise.store import pruning
 from turnwise.store.artifacts import EVERYTHING, Store, not_made_again
 from turnwise.store.atomic_write import sync
-from turnwise.store.files import files_below, matching
+from turnwise.store.files import matching, sizes_below
 from turnwise.store.index import INDEX, state_of
 from turnwise.store.manifest import MANIFEST, FileEntry, Manifest, Reference
 from turnwise.store.notes import write_note
@@ -295,7 +295,7 @@ def cached(root: Path) -> list[Cached]:
     for folder in root.glob("[a-z]*/*/"):
         if "." in folder.name:
             continue
-        size = sum(entry.stat().st_size for name, entry in files_below(folder) if name != MANIFEST)
+        size = sum(size for name, size in sizes_below(folder) if name != MANIFEST)
         if size:
             used = 0.0
             with suppress(FileNotFoundError):
