@@ -26,6 +26,7 @@ from flows.ablation import comparison
 from flows.credit_study import study_credit
 from flows.evaluate import evaluation, preparation
 from flows.plan import Plan, plan_ablation
+from flows.python.experiments import load
 from flows.runtime.disk import free_disk, needs_of
 from flows.runtime.flow_runs import run_flow
 from flows.runtime.process_settings import prepare_process
@@ -34,12 +35,11 @@ from flows.sweep import sweep_experiment
 from turnwise.config.quantities import Seed
 from turnwise.config.schema import Section
 from turnwise.config.sweeps import candidates
-from turnwise.experiment import Experiment, load, single
+from turnwise.experiment import Experiment, single
 from turnwise.own_process import collect_rarely
 from turnwise.project import project_root
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.reporting.markdown import table
-from turnwise.store.default import use_storage
 from turnwise.training_runs.memory import require_memory
 
 YamlFile = Annotated[str, Field(pattern=r"\.ya?ml$")]
@@ -334,9 +334,5 @@ def _load(parameters: str, overlays: list[str] | None, changes: Changes, setting
     """The experiment, for a worker's process to begin with. Raises ConfigurationError where values do not fit."""
     collect_rarely()
     prepare_process()
-    root = project_root()
-    chosen = load(
-        root / parameters, [root / each for each in overlays or []], {**changes.settings(), **(settings or {})}
-    )
-    use_storage(chosen.storage.url, chosen.storage.cache_gigabytes)
-    return chosen
+    layers = [project_root() / each for each in overlays or []]
+    return load(*layers, parameters=parameters, settings={**changes.settings(), **(settings or {})})

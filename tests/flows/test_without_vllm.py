@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands import options
+from flows.deployments import Changes, _load
 from flows.python import experiments
 from turnwise.errors import ConfigurationError
 
@@ -25,6 +26,11 @@ def test_the_embedded_engine_takes_the_place_of_vllm_and_the_first_line_says_so(
     assert experiment.compute.engine == "embedded"
     (said,) = capsys.readouterr().out.splitlines()
     assert said == experiments.WITHOUT_VLLM and len(said) <= 80, "commands write for 80 columns"
+
+
+def test_a_deployment_reads_an_experiment_as_the_command_line_does() -> None:
+    read = _load("params.yaml", None, Changes(), {"optimization.iterations": 3})
+    assert read.compute.engine == "embedded" and read.optimization.iterations == 3
 
 
 def test_an_experiment_that_names_its_engine_is_taken_at_its_word(
