@@ -38,6 +38,7 @@ from turnwise.reporting.data.tables import as_csv
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
+from turnwise.store.provenance import matching_artifacts
 from turnwise.tracking.finding import RecordedRun
 from turnwise.training_runs.display import Display
 from turnwise.training_runs.state import Iteration, Materials, Models, Prepared, Run, play_parameters
@@ -145,16 +146,15 @@ def find_policy(name: str) -> Reference:
     """
     if Path(name).is_dir():
         return store_policy(Path(name))
-    kept = default_store().root / "policy"
-    digests = [each.digest for each in default_store().references("policy")]
-    matches = [digest for digest in digests if digest.startswith(name)]
+    matches = [each for each in matching_artifacts(default_store(), name) if each.kind == "policy"]
     if len(matches) != 1:
         raise ConfigurationError(
-            f"--policy must be a folder with config.json and *.safetensors, or the digest of one policy in {kept} (or "
-            f"its beginning); {name!r} names {len(matches) or 'none'} of {len(digests)}",
+            "--policy must be a folder with config.json and *.safetensors, or the digest of one policy in "
+            f"{default_store().root / 'policy'}, or at least 6 characters of its beginning; {name!r} names "
+            f"{len(matches) or 'none'}",
             "TW-unknown-policy",
         )
-    return Reference(kind="policy", digest=matches[0])
+    return matches[0]
 
 
 def write_study(study: Study, about: Mapping[str, str], folder: Path, success: Sequence[SuccessStudy] = ()) -> None:

@@ -17,6 +17,7 @@ from turnwise.config.schema import RewardSection
 from turnwise.errors import ConfigurationError
 from turnwise.exports.policy import policy_of, selected_iteration
 from turnwise.store import Reference, default_store
+from turnwise.store.provenance import matching_artifacts
 
 if TYPE_CHECKING:
     from flows.runtime.endpoint import AnsweringPolicy, Recording
@@ -151,10 +152,14 @@ def _policy(policy: str | Path, iteration: int | None, best: bool, tracking: str
 def _reference(named: Reference | str) -> Reference:
     if isinstance(named, Reference):
         return named
-    kind, slash, digest = named.partition("/")
-    if not slash:
-        raise ConfigurationError(f"an artifact is named KIND/DIGEST; found {named!r}", "TW-ambiguous-digest")
-    return Reference(kind=kind, digest=digest)
+    matches = matching_artifacts(default_store(), named) if "/" in named else []
+    if len(matches) != 1:
+        raise ConfigurationError(
+            f"KIND/DIGEST must name one artifact of the store; {named!r} names "
+            f"{', '.join(map(str, matches)) or 'none'}",
+            "TW-ambiguous-digest",
+        )
+    return matches[0]
 
 
 def _rewards(rollout: Reference, sections: Mapping[str, RewardSection] | None) -> dict[str, RewardSection]:

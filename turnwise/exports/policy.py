@@ -72,7 +72,7 @@ def policy_of(artifacts: RunArtifacts, iteration: int | None) -> Reference:
     """The policy after `iteration` updates; None: the final one. Raises ConfigurationError where it was not made."""
     if iteration is None:
         return artifacts.final_policy
-    if iteration > len(artifacts.iterations):
+    if not 0 <= iteration <= len(artifacts.iterations):
         raise ConfigurationError(
             f"--iteration must be one that the run has made, 0 to {len(artifacts.iterations)}; found {iteration}",
             "TW-unknown-iteration",
