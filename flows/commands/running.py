@@ -332,6 +332,7 @@ def record(
             f"--{error}" if str(error).startswith("host") else str(error), "TW-service-address"
         ) from error
     from flows.python.outside_agents import record
+    from flows.runtime.endpoint import address_at
 
     console = Console(highlight=False, soft_wrap=True)
 
@@ -354,7 +355,7 @@ def record(
     )
     with recording:
         recording.wait_until_ready()
-        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        address = address_at(host, port)
         console.print(f"{recording.policy} answers at {address}/GROUP/EPISODE/v1 (Ctrl-C writes what was recorded)")
         console.print(f"reward: POST {address}/GROUP/EPISODE/reward; write a rollout: POST {address}/rollout")
         recording.serve(host, port, token)

@@ -102,13 +102,13 @@ class Recording(AbstractContextManager["Recording"]):
 
         require_safe(host, token)
         self.wait_until_ready()
-        listening = socket.create_server((host, port))
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         app = create_application(self.recorder, host, token)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
         thread = threading.Thread(target=server.run, args=([listening],), name="endpoint", daemon=True)
         thread.start()
         try:
-            yield f"http://{host}:{listening.getsockname()[1]}"
+            yield address_at(host, listening.getsockname()[1])
         finally:
             server.should_exit = True
             thread.join()
@@ -154,6 +154,11 @@ class Recording(AbstractContextManager["Recording"]):
         }
         self._written(summary)
         return summary
+
+
+def address_at(host: str, port: int) -> str:
+    """The address of a server; a host that is an IPv6 address stands in brackets."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def create_application(recorder: Recorder, host: str, token: str | None) -> FastAPI:
