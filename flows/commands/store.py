@@ -92,7 +92,7 @@ def print_parts(parts: Sequence[Inspected], console: Console) -> None:
             if (more := len(part.damaged) - LISTED) > 0:
                 console.print(f"* and {more} more")
     if left := [path for part in parts for path in part.left_over]:
-        folders = ", ".join(dict.fromkeys(str(path.parent) for path in left[:LISTED]))
+        folders = ", ".join(dict.fromkeys(path.rpartition("/")[0] for path in left[:LISTED]))
         console.print(Text(f"\nLeft over, harmless: {len(left)} in {folders}"), soft_wrap=True)
 
 

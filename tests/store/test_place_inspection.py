@@ -46,6 +46,14 @@ def test_a_damaged_or_missing_file_is_named(folder: Path, name: str, content: by
         assert len(found.damaged) == 1 and str(path) in found.damaged[0]
 
 
+def test_what_is_left_over_in_a_bucket_is_named_by_its_url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    next(folder.rglob("manifest.json")).unlink()
+    place = FolderPlace(str(folder))
+    monkeypatch.setattr(place, "url", "s3://bucket/lab")
+    left_over = inspect_place(place).left_over
+    assert left_over and all(path.startswith("s3://bucket/lab/store/policy/") for path in left_over)
+
+
 @pytest.mark.parametrize("note", ["*.clock.json", "*.lineage/*.json"])
 def test_a_damaged_note_is_named(folder: Path, note: str) -> None:
     path = next(folder.glob(f"store/policy/{note}"))

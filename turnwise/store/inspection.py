@@ -46,7 +46,7 @@ class Inspected:
     """Number of artifacts, files or databases that were checked."""
     damaged: list[str] = field(default_factory=list)
     """One sentence per damaged item."""
-    left_over: list[Path] = field(default_factory=list)
+    left_over: list[str] = field(default_factory=list)
     """Files and folders that may be deleted."""
 
 
@@ -65,7 +65,7 @@ def inspect_artifacts(store: Store) -> Inspected:
             damaged.append(str(error))
     for path in _strangers(store):
         damaged.append(f"{path} is no artifact and belongs to none: move it elsewhere")
-    drafts = sorted((store.root / DRAFTS).glob("*"))
+    drafts = sorted(str(path) for path in (store.root / DRAFTS).glob("*"))
     return Inspected("artifacts", "running the experiment again computes it", len(references), damaged, drafts)
 
 
@@ -82,7 +82,7 @@ def inspect_notes(store: Store) -> Inspected:
         of_artifact = path if is_clock else path.parent
         owner = Reference(kind=of_artifact.parent.name, digest=of_artifact.name.partition(".")[0])
         if owner not in present:
-            left_over.append(path)
+            left_over.append(str(path))
     mended_by = "delete the file: the stage writes it when it is computed again, and nothing needs it before"
     return Inspected("clocks and lineage", mended_by, len(files), damaged, left_over)
 
@@ -151,7 +151,7 @@ def inspect_place(place: SharedPlace) -> Inspected:
         known.update(name for name in held if name.startswith(f"{STORE}/{reference}/"))
         damaged += _damaged(place, reference, held, content)
     left = [name for name in held if name not in known and not name.startswith(f"{RESULTS}/")]
-    of_turnwise = [Path(place.url, name) for name in left if name.startswith(f"{STORE}/")]
+    of_turnwise = [f"{place.url}/{name}" for name in left if name.startswith(f"{STORE}/")]
     mended_by = "running the experiment again on a machine that lacks it computes it again and replaces it"
     return Inspected("shared store", mended_by, len(references), damaged, of_turnwise)
 
