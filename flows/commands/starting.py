@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 import typer
 
 from flows.commands.options import own_command
+from turnwise.config.strict_yaml import read_document
 from turnwise.errors import ConfigurationError
 
 NewKind = Literal["world", "rule", "reward"]
@@ -112,6 +113,12 @@ def _require_module_name(name: str, folder: Path) -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower() or not name.strip("_"):
         raise ConfigurationError(
             f"the name must be one of a Python module, in lower case, such as my_task; found {name!r}: choose another",
+            "TW-name-form",
+        )
+    if read_document(name.encode(), name).value != name:
+        raise ConfigurationError(
+            f"the name must be a text in YAML, as variants are named; found {name!r}, which is none there: choose "
+            "another",
             "TW-name-form",
         )
     if not (folder / f"{name}.py").exists() and find_spec(name) is not None:

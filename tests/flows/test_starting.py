@@ -98,6 +98,15 @@ def test_a_world_that_no_pretrained_policy_has_seen_begins_with_demonstrations(f
         assert experiment.warm_start.enabled and experiment.data.demonstrations >= 500
 
 
+def test_a_name_that_yaml_reads_as_no_text_is_refused_and_nothing_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("true", "null"):
+        assert status_of(["new", "reward", name]) != 0
+        assert "TW-name-form" in capsys.readouterr().err
+    assert list(folder.iterdir()) == []
+
+
 def test_the_next_commands_are_given_as_they_can_be_typed(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
