@@ -323,10 +323,9 @@ def test_the_ui_is_served_on_this_machine_only_from_the_given_store() -> None:
     assert options["--allowed-hosts"] == "127.0.0.1:5001,localhost:5001"
     assert options["--cors-allowed-origins"] == "http://127.0.0.1:5001,http://localhost:5001"
     assert options["--uvicorn-opts"] == "--log-level warning", "no line for each request, which hides the address"
-    with pytest.raises(ConfigurationError, match="TW-tracking-server"):
-        ui_command("http://localhost:5000", 5001)
-    with pytest.raises(ConfigurationError, match=r"; localhost:5000 is a server"):
+    with pytest.raises(ConfigurationError, match="TW-tracking-server") as refused:
         ui_command("http://turnwise:secret@localhost:5000", 5001)
+    assert "secret" not in str(refused.value)
 
 
 def test_an_ablation_has_one_saved_view_however_often_it_is_closed(open_recorder: Callable[[], Recorder]) -> None:

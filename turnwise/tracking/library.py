@@ -49,11 +49,8 @@ def ui_command(tracking_uri: str, port: int) -> list[str]:
     Raises ConfigurationError for a tracking server, which serves its own UI.
     """
     if tracking_uri.startswith(("http://", "https://")):
-        from turnwise.tracking.database import place_of  # which imports this module
-
         raise ConfigurationError(
-            f"the tracking URI must be a database to start a UI for; {place_of(tracking_uri)} is a server: open it in "
-            "a browser",
+            "the tracking URI must be a database to start a UI for; found that of a server: open it in a browser",
             "TW-tracking-server",
         )
     environment = [f"{name}={value}" for name, value in PRIVATE.items()]
