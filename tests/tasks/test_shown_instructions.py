@@ -9,9 +9,10 @@ from typing import Any
 from stage_samples import Small, trajectory, turn
 
 from tasks.playing import frame_of
-from turnwise.data.trajectory import Ending, Trajectory
+from turnwise.data.trajectory import Ending, Trajectory, TurnKind
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.records.episodes import instructions, weighted_return
+from turnwise.records.record import episode_columns
 from turnwise.reporting.data.episodes import ShownEpisode
 from turnwise.results.report_data import Sample
 from turnwise.store import default_store
@@ -48,3 +49,8 @@ def test_the_return_of_an_episode_has_the_outcome_of_its_last_attempt() -> None:
     played = replace(trajectory(0, 0, attempts), earlier_endings=(Ending.FAILURE,))
     rewards = {"solved": Reward("", "outcome", 2.0), "tool": Reward("", "turn", 0.5)}
     assert weighted_return(Sample("", played, None, rewards)) == 2.0 + 2 * 0.5
+
+
+def test_the_turns_of_a_recorded_test_episode_are_those_that_act() -> None:
+    planned = replace(turn({}), kind=TurnKind.PLAN)
+    assert episode_columns({"sampled": [trajectory(0, 0, [planned, turn({})])]}, [])["turns"] == [1]

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Literal, ParamSpec
 
 from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.data.metrics import episode_value
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import GREEDY, SAMPLED, read_credit, read_evaluation
@@ -343,8 +344,7 @@ def episode_columns(
         "success": [each.success for _, each in rows],
         "ending": [each.ending.value for _, each in rows],
         **{f"reward/{name}": [each.total(name) for _, each in rows] for name in rewards},
-        "turns": [len(each.turns) for _, each in rows],
-        "reply_tokens": [sum(len(turn.reply_tokens) for turn in each.turns) for _, each in rows],
+        **{name: [int(episode_value(each, name)) for _, each in rows] for name in ("turns", "reply_tokens")},
     }
 
 
