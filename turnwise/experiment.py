@@ -430,6 +430,13 @@ def require_distinct_variants(experiment: Experiment) -> None:
     for name in ablation.variants:
         if not NAME.fullmatch(name):
             raise ConfigurationError(f"a variant's name {NAME_RULE}; found {name!r}", "TW-name-form")
+        # Files and metrics are named after rows, and each of these policies has a row.
+        if name in (*experiment.made_world.baselines, "warm-start", "warm_start"):
+            raise ConfigurationError(
+                f"a variant's name must not be that of another row of the table, the warm start or a baseline; found "
+                f"{name!r}: choose another",
+                "TW-name-form",
+            )
         try:
             variant = experiment.variant(name)
         except ConfigurationError as error:

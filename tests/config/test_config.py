@@ -213,6 +213,12 @@ def test_a_variant_that_makes_no_sense_is_refused_under_its_name() -> None:
     assert "variant 'grpo-mr'" in message and "options of 'grpo'" in message
 
 
+@pytest.mark.parametrize("name", ["warm-start", "warm_start", "oracle"])
+def test_a_variant_is_not_called_as_another_row_of_the_table(name: str) -> None:
+    message = refused(f"variants.{name}={{}}", f"ablation.variants=[{name}]")
+    assert f"found '{name}'" in message and "TW-name-form" in message
+
+
 def test_a_critic_without_an_estimator_that_has_one_is_refused() -> None:
     message = refused("variants.grpo-mr={critic: {clip: 0.1}}")
     assert "variant 'grpo-mr' sets critic, which its estimator 'grpo' has not" in message
