@@ -12,6 +12,7 @@ it is listed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,26 +22,68 @@ from turnwise import seeding
 from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, finite_number
 
 
-class GymnasiumEpisode(Environment):
+class BorrowedEpisode(Environment):
     """One episode on an environment borrowed from the game until `close`. Its own step limit applies, as truncation."""
 
     def __init__(self, game: Game, task: Task, seed: int) -> None:
-        self._game = game
-        self._task = task
-        self._seed = seed
+        self._game, self._task, self._seed = game, task, seed
         self._environment = game.take()
         self._sound = True
         self._text = ""
         self._terminated = self._truncated = self._success = False
 
-    def reset(self) -> Observation:
+    def close(self) -> None:
+        """Return the environment to the game, unless it raised: another episode would begin with what is broken."""
+        if self._sound:
+            self._game.give_back(self._environment)
+
+    @property
+    def _ended(self) -> bool:
+        return self._terminated or self._truncated
+
+    def _begin(self) -> dict[str, Any]:
         """Start from the task's seed; everything after the first observation draws from the episode's own seed."""
         self._sound = False
-        observation, _ = self._environment.reset(seed=self._task.seed)
+        observation, information = self._environment.reset(seed=self._task.seed)
         self._sound = True
-        noise = seeding.generator(self._seed, "gymnasium noise", self._task.id)
-        self._environment.unwrapped.np_random = noise
+        self._environment.unwrapped.np_random = seeding.generator(self._seed, "gymnasium noise", self._task.id)
         self._text = self._game.describe(self._environment, observation)
+        return dict(information)
+
+    def _play(self, action: Any) -> tuple[dict[str, float], dict[str, Any]]:
+        """Play an action of the environment's: the rewards of the step, and what the environment tells besides."""
+        self._sound = False
+        observation, reward, terminated, truncated, information = self._environment.step(action)
+        self._sound = True
+        self._text = self._game.describe(self._environment, observation)
+        reward = finite_number(f"reward of {self._task.id}", reward)
+        self._terminated, self._truncated = bool(terminated), bool(truncated) and not terminated
+        self._success = self._terminated and self._game.succeeded(reward, information)
+        return {"reward": reward, "solved": float(self._success)}, information
+
+    def _step(
+        self, observation: Observation, rewards: Mapping[str, float], *, valid: bool = True, effective: bool
+    ) -> Step:
+        return Step(
+            observation,
+            rewards,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            valid=valid,
+            effective=effective,
+            success=self._success,
+        )
+
+    def _refuse(self, observation: Observation) -> Step:
+        return self._step(observation, {}, valid=False, effective=False)
+
+
+class GymnasiumEpisode(BorrowedEpisode):
+    """An episode whose actions have names."""
+
+    def reset(self) -> Observation:
+        """The first observation."""
+        self._begin()
         return self._observe()
 
     def step(self, action: str) -> Step:
@@ -48,24 +91,12 @@ class GymnasiumEpisode(Environment):
         meant = action.strip().casefold()
         value = next((value for name, value in self._game.actions.items() if name.casefold() == meant), None)
         if value is None or self._ended:
-            return self._refuse()
+            return self._refuse(self._observe("" if self._ended else f"Not an action. Legal: {self._game.legal}.\n"))
         before = self._observe()
-        self._sound = False
-        observation, reward, terminated, truncated, information = self._environment.step(value)
-        self._sound = True
-        self._text = self._game.describe(self._environment, observation)
-        reward = finite_number(f"reward of {self._task.id}", reward)
-        self._terminated, self._truncated = bool(terminated), bool(truncated) and not terminated
-        self._success = self._terminated and self._game.succeeded(reward, information)
+        rewards, _ = self._play(value)
         after = self._observe()
-        return Step(
-            after,
-            {"reward": reward, "solved": float(self._success)},
-            terminated=self._terminated,
-            truncated=self._truncated,
-            effective=after != before if after.state is None else after.state != before.state,
-            success=self._success,
-        )
+        effective = after != before if after.state is None else after.state != before.state
+        return self._step(after, rewards, effective=effective)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The best actions under the environment's own model: see `planner`. Raises ValueError if there is no plan."""
@@ -88,76 +119,39 @@ class GymnasiumEpisode(Environment):
             "a random action", tuple(names[place] for place in generator.integers(len(names), size=count))
         )
 
-    def close(self) -> None:
-        """Return the environment to the game, unless it raised: another episode would begin with what is broken."""
-        if self._sound:
-            self._game.give_back(self._environment)
-
-    @property
-    def _ended(self) -> bool:
-        return self._terminated or self._truncated
-
     def _observe(self, preface: str = "") -> Observation:
         # A published model numbers the states; without one, nothing says which situations are equal.
         state = None if self._game.plan is None else str(int(self._environment.unwrapped.s))
         return Observation(preface + self._text, state)
 
-    def _refuse(self) -> Step:
-        return Step(
-            self._observe("" if self._ended else f"Not an action. Legal: {self._game.legal}.\n"),
-            terminated=self._terminated,
-            truncated=self._truncated,
-            valid=False,
-            effective=False,
-            success=self._success,
-        )
 
-
-class TextEpisode(Environment):
-    """One episode on an environment borrowed from the game until `close`. Its own step limit applies, as truncation."""
+class TextEpisode(BorrowedEpisode):
+    """An episode whose actions are texts."""
 
     def __init__(self, game: Game, task: Task, seed: int) -> None:
-        self._game, self._task, self._seed = game, task, seed
-        self._environment = game.take()
-        self._sound = True
-        self._text = ""
+        super().__init__(game, task, seed)
         self._offered: tuple[str, ...] | None = None
         self._solution: tuple[str, ...] | None = None
-        self._terminated = self._truncated = self._success = False
 
     def reset(self) -> Observation:
-        """Start from the task's seed; everything after the first observation draws from the episode's own seed."""
-        self._sound = False
-        observation, information = self._environment.reset(seed=self._task.seed)
-        self._sound = True
-        self._environment.unwrapped.np_random = seeding.generator(self._seed, "gymnasium noise", self._task.id)
-        self._take_in(observation, information)
+        """The first observation."""
+        self._take_in(self._begin())
         return Observation(self._text)
 
     def step(self, action: str) -> Step:
         """Send a text to the environment. What its action space lacks, and any text after the end, is refused here."""
         meant = action.strip()
         assert self._game.texts is not None, "the world makes this episode only for texts"
-        if self._terminated or self._truncated or not self._game.texts.contains(meant):
-            return self._refuse()
+        if self._ended:
+            return self._refuse(Observation(self._text))
+        if not self._game.texts.contains(meant):
+            return self._refuse(Observation(f"Not an action. {self._game.legal}.\n{self._text}"))
         valid = self._offered is None or meant in self._offered
-        self._sound = False
-        observation, reward, terminated, truncated, information = self._environment.step(meant)
-        self._sound = True
-        reward = finite_number(f"reward of {self._task.id}", reward)
-        self._terminated, self._truncated = bool(terminated), bool(truncated) and not terminated
-        self._success = self._terminated and self._game.succeeded(reward, information)
         before = self._text
-        self._take_in(observation, information)
-        return Step(
-            Observation(self._text),
-            {"reward": reward, "solved": float(self._success)},
-            terminated=self._terminated,
-            truncated=self._truncated,
-            valid=valid and not information.get("invalid", False),
-            effective=self._text != before,
-            success=self._success,
-        )
+        rewards, information = self._play(meant)
+        self._take_in(information)
+        valid = valid and not information.get("invalid", False)
+        return self._step(Observation(self._text), rewards, valid=valid, effective=self._text != before)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The next action of the environment's own solution. Raises ValueError where it tells none."""
@@ -171,23 +165,6 @@ class TextEpisode(Environment):
             raise ValueError(f"the random baseline policy needs a list of actions; {self._task.id} tells none")
         return ScriptedAction("a random action", (self._offered[int(generator.integers(len(self._offered)))],))
 
-    def close(self) -> None:
-        """Return the environment to the game, unless it raised: another episode would begin with what is broken."""
-        if self._sound:
-            self._game.give_back(self._environment)
-
-    def _take_in(self, observation: Any, information: dict[str, Any]) -> None:
-        self._text = self._game.describe(self._environment, observation)
-        if not (self._terminated or self._truncated):
+    def _take_in(self, information: Mapping[str, Any]) -> None:
+        if not self._ended:
             self._offered, self._solution = self._game.offered(information), self._game.solution(information)
-
-    def _refuse(self) -> Step:
-        ended = self._terminated or self._truncated
-        return Step(
-            Observation(self._text if ended else f"Not an action. {self._game.legal}.\n{self._text}"),
-            terminated=self._terminated,
-            truncated=self._truncated,
-            valid=False,
-            effective=False,
-            success=self._success,
-        )
