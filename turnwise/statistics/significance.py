@@ -121,15 +121,8 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
     Raises ValueError for a p-value outside 0 to 1.
     """
-    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
-    corrected: list[float | None] = [None] * len(p_values)
-    highest = 0.0
-    for rank, (p, place) in enumerate(known):
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"a p-value must lie between 0 and 1; found {p}")
-        highest = max(highest, min(1.0, p * (len(known) - rank)))
-        corrected[place] = highest
-    return corrected
+    corrected = iter(shaffer([[p] for p in p_values if p is not None]))
+    return [None if p is None else next(corrected)[0] for p in p_values]
 
 
 def shaffer(groups: Sequence[Sequence[float]]) -> list[list[float]]:
