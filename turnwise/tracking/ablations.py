@@ -122,12 +122,9 @@ class TrackedAblation:
             self.parent.log_table(comparisons, COMPARISONS_TABLE)
         if finding:
             self.parent.describe(self._about.name, finding)
-        if outcomes:
-            self.parent.tag(OUTCOMES, " ".join(outcomes))
-        if seeds:
-            self.parent.tag(SEEDS, " ".join(seeds))
-        if budget:
-            self.parent.tag(BUDGET, " ".join(budget))
+        for tag, sentences in ((OUTCOMES, outcomes), (SEEDS, seeds), (BUDGET, budget)):
+            if sentences:
+                self.parent.tag(tag, " ".join(sentences))
         if fault:
             self.parent.fail(fault)
         else:
