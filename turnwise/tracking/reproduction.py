@@ -52,7 +52,7 @@ def first_difference(found: list[ReproducedArtifact]) -> ReproducedArtifact | No
 
 def differing_ingredients(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The dotted keys at which two provenance records of one step differ: stage, code, parameters, inputs, platform."""
-    return [each.path for name in INGREDIENTS for each in _differing(one.get(name), other.get(name), name)]
+    return [path for name in INGREDIENTS for path, _, _ in _differing(one.get(name), other.get(name), name)]
 
 
 def why_different(former: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -79,8 +79,8 @@ def platform_differences(former: Mapping[str, Any], now: Mapping[str, Any]) -> l
     if one["vendor"] != other["vendor"]:
         found.append(f"made on a processor of {one['vendor']}; this one is of {other['vendor']}")
     for name in dict.fromkeys([*former, *now]):
-        for each in _differing(former.get(name), now.get(name), name) if name != "processor" else ():
-            found.append(f"made with {each.path} {_worded(each.one)}; here it is {_worded(each.other)}")
+        for path, then, here in _differing(former.get(name), now.get(name), name) if name != "processor" else ():
+            found.append(f"made with {path} {_worded(then)}; here it is {_worded(here)}")
     return found
 
 
@@ -109,18 +109,11 @@ def _named(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
         yield "test: evaluation at the horizon", run.test_at_horizon
 
 
-@dataclass(frozen=True)
-class _Difference:
-    path: str
-    one: Any
-    other: Any
-
-
-def _differing(one: Any, other: Any, path: str) -> list[_Difference]:
-    """The differing leaves of two nested mappings; a key that one of them lacks counts as None."""
+def _differing(one: Any, other: Any, path: str) -> list[tuple[str, Any, Any]]:
+    """The differing leaves of two nested mappings, with their dotted key; where one lacks a key it counts as None."""
     if one == other:
         return []
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = dict.fromkeys([*one, *other])
         return [found for key in keys for found in _differing(one.get(key), other.get(key), f"{path}.{key}")]
-    return [_Difference(path, one, other)]
+    return [(path, one, other)]
