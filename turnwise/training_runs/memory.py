@@ -398,16 +398,7 @@ def _changes(experiment: Experiment, dimensions: Dimensions) -> Iterator[tuple[s
         yield "-s monitors.probe_every=null", {"monitors": {"probe_every": None}}
 
 
-SLICED = frozenset(
-    {
-        "weights",
-        "moments",
-        "gradients",
-        "reference policy",
-        "critic: weights, moments",
-        "policy that sampled",
-    }
-)
+SLICED = ("weights", "moments", "gradients", "reference policy", "critic: weights, moments", "policy that sampled")
 GATHERED = "gathered weights, gradients"
 
 
@@ -439,10 +430,8 @@ def spread(parts: Mapping[str, int], compute: Compute, model: ModelMemory, *, sa
     for name, number in parts.items():
         if name in ("libraries", "teacher"):
             shares[name] = number
-        elif size > 1 and name in SLICED:
-            shares[name] = -(-number // size) if on_card else number
         elif name in SLICED:
-            shares[name] = number
+            shares[name] = -(-number // size) if on_card else number
         elif name.startswith("engine") or samples:
             shares[name] = number if on_card else number * compute.engines * compute.tensor_parallel
             if compute.engines_apart:
