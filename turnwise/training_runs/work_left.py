@@ -63,15 +63,13 @@ def kind_of(stage: str, label: str) -> str:
     return TEST if stage == "evaluate" and ON_TEST_TASKS in label else stage
 
 
-def expected_seconds(kind: str) -> float:
-    """The rough seconds of a call; they weight the stages in the share of the work that is done."""
-    of_iterations = {each.task: each.seconds for each in iteration_stages.STAGES}
-    return of_iterations.get(kind, EXPECTED_SECONDS.get(kind, 1.0))
-
-
 def expected_work(stages: Stages, of_model: Mapping[str, float] = NOTHING) -> float:
-    """The sum of the rough seconds of some calls; `of_model` has what the policy's size adds to a call of each kind."""
-    return sum(number * (expected_seconds(kind) + of_model.get(kind, 0.0)) for kind, number in stages.items())
+    """The sum of the rough seconds of some calls, which weight the stages in the share of the work that is done.
+
+    `of_model` has what the policy's size adds to a call of each kind.
+    """
+    rough = {**EXPECTED_SECONDS, **{each.task: each.seconds for each in iteration_stages.STAGES}}
+    return sum(number * (rough.get(kind, 1.0) + of_model.get(kind, 0.0)) for kind, number in stages.items())
 
 
 class WorkLeft:
