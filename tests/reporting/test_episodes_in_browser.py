@@ -34,7 +34,7 @@ def page(report, tmp_path_factory):
         ShownEpisode(ATTACK, "training", 20, "sampled", hostile),
     ]
     path = tmp_path_factory.mktemp("page") / "episodes.html"
-    path.write_text(episodes_page(f"Episodes {ATTACK}", ATTACK, episodes), encoding="utf-8")
+    path.write_text(episodes_page(f"Episodes {ATTACK}", ATTACK, episodes, {}), encoding="utf-8")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(None), args=["--no-sandbox"])
         opened = browser.new_page()

@@ -27,7 +27,7 @@ from turnwise.reporting.figures.learning_curves import (
     other_curves_by_topic,
 )
 from turnwise.reporting.finding import report_finding
-from turnwise.reporting.html.rendering import digest_of_script, render, source
+from turnwise.reporting.html.rendering import render, source
 from turnwise.reporting.token_heat_map import largest_advantage
 from turnwise.results.report_data import ReportData
 
@@ -69,12 +69,10 @@ GLOSSARY: Mapping[str, str] = {
 def page(report: ReportData) -> str:
     """The report's page as HTML text."""
     variants, first = variants_with_endings(report), answer(report)
-    script = source("report.js")
     return render(
         "report.html.jinja",
         title=report.title,
-        script=script,
-        script_digest=digest_of_script(script),
+        script=source("report.js"),
         report=report,
         finding=report_finding(report),
         styles=styles(report),

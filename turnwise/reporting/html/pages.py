@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from turnwise.checking.certificate import Certificate
 from turnwise.reporting.data.episodes import OCCASIONS, ShownEpisode, by_task
@@ -20,13 +19,11 @@ from turnwise.reporting.data.what_if import what_if_tables
 from turnwise.reporting.figures.comparison import suite_figure
 from turnwise.reporting.figures.drawing import styles_of
 from turnwise.reporting.formatting import ending
-from turnwise.reporting.html.rendering import digest_of_script, render, source
+from turnwise.reporting.html.rendering import render, source
 from turnwise.reporting.token_heat_map import largest_advantage
 from turnwise.results.report_data import Sample
 from turnwise.results.what_if import WhatIf
 from turnwise.store.atomic_write import write_whole
-
-NO_INSTRUCTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 def write_episodes(
@@ -44,11 +41,8 @@ def write_episodes(
     write_whole(path, episodes_page(title, statement, episodes, instructions))
 
 
-def episodes_page(
-    title: str, statement: str, episodes: Sequence[ShownEpisode], instructions: Mapping[str, str] = NO_INSTRUCTIONS
-) -> str:
+def episodes_page(title: str, statement: str, episodes: Sequence[ShownEpisode], instructions: Mapping[str, str]) -> str:
     """The page as HTML text. `statement` says what the episodes are a sample of; `instructions` as `write_episodes`."""
-    script = source("episodes.js")
     return render(
         "episodes.html.jinja",
         title=title,
@@ -57,8 +51,7 @@ def episodes_page(
         tasks=by_task(episodes),
         choices=_choices(episodes),
         largest_advantage=largest_advantage([episode.sample for episode in episodes]),
-        script=script,
-        script_digest=digest_of_script(script),
+        script=source("episodes.js"),
     )
 
 

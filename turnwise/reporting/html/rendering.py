@@ -48,6 +48,7 @@ def templates() -> Environment:
     environment.globals |= {"drawing": drawing, "heat_map": token_heat_map, "undefined": formatting.UNDEFINED}
     environment.filters |= {
         **formatting.FILTERS,
+        "digest_of_script": digest_of_script,
         "heat_tokens": token_heat_map.heat_tokens,
         "scheme_colour": scheme_colour,
         "shade": token_heat_map.shade,
