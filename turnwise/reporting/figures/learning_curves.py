@@ -43,8 +43,7 @@ MOST_VALUES = 50
 
 def learning_curves(report: ReportData) -> list[Figure]:
     """One figure per metric, in the order in which metrics first occur in the curves."""
-    metrics = dict.fromkeys(curve.metric for curve in report.curves)
-    return [_learning_curve(report, metric, place) for place, metric in enumerate(metrics, 1)]
+    return list(_by_metric(report).values())
 
 
 def curves_that_matter(report: ReportData) -> list[tuple[str, Figure]]:
@@ -66,7 +65,7 @@ def other_curves_by_topic(report: ReportData) -> dict[str, list[Figure]]:
 
 def _by_metric(report: ReportData) -> dict[str, Figure]:
     metrics = dict.fromkeys(curve.metric for curve in report.curves)
-    return dict(zip(metrics, learning_curves(report), strict=True))
+    return {metric: _learning_curve(report, metric, place) for place, metric in enumerate(metrics, 1)}
 
 
 def _that_matter(metrics: Iterable[str]) -> list[str]:
