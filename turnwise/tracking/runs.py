@@ -232,7 +232,7 @@ class TrackedRun:
             if unfinished and self._client.content(self._entity, name) is None:
                 self._client.log_table(self.id, dict(columns), name)
 
-    def save_view(self, name: str, columns: Sequence[str], charts: Sequence[Chart] = ()) -> None:
+    def save_view(self, name: str, columns: Sequence[str], charts: Sequence[Chart]) -> None:
         """Save a view (*Views* on the experiment's page): this run's children by variant, these metrics as columns."""
         value = saved_view(name, self._entity.info.start_time, self.id, columns, charts)
         self._client.tag_experiment(self._entity.info.experiment_id, f"{VIEW}{view_key(self.id)}", value)

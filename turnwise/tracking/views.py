@@ -54,7 +54,7 @@ def with_entry(entry: str, key: str, description: str) -> str:
     return "\n\n".join([entry, *paragraphs])
 
 
-def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str], charts: Sequence[Chart] = ()) -> str:
+def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str], charts: Sequence[Chart]) -> str:
     """The tag's value: the child runs of a parent, grouped by variant, with the mean of these metrics over seeds.
 
     `columns` are metric names; `created` is in milliseconds since the epoch. The seed is no column: MLflow would show
@@ -87,9 +87,7 @@ def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str], 
 
 
 def _charts(charts: Sequence[Chart]) -> dict[str, Any]:
-    """The part of the state that has the charts; none: MLflow makes one for each metric, by name."""
-    if not charts:
-        return {}
+    """The part of the state that has the charts."""
     sections = {chart.section: f"turnwise-section-{place}" for place, chart in enumerate(charts)}
     return {
         "compareRunCharts": list(_cards(charts, sections)),
