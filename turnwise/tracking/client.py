@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ from turnwise.errors import TrackingUnreachable
 from turnwise.store.exclusive import exclusive
 from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.database import known_tables, open_client, place_of
-from turnwise.tracking.library import mlflow
+from turnwise.tracking.library import every_page, mlflow
 from turnwise.tracking.locations import Relocation, relocation
 
 logger = logging.getLogger(__name__)
@@ -165,16 +165,7 @@ class TrackingClient:
             if experiment_id is None
             else [experiment_id]
         )
-        found: list[Any] = []
-        for each in ids:
-            token = None
-            while True:
-                page = self.mlflow.search_runs([each], query, page_token=token)
-                found += page
-                token = page.token
-                if not token:
-                    break
-        return found
+        return [run for each in ids for run in every_page(partial(self.mlflow.search_runs, [each], query))]
 
 
 def _read_runs(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 from turnwise.errors import ConfigurationError
 
@@ -37,6 +39,17 @@ def mlflow() -> ModuleType:
         # It logs a traceback of each call that a database does not answer, also of those that are repeated.
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     return mlflow
+
+
+def every_page(search: Callable[..., Any]) -> Iterator[Any]:
+    """All that a search of MLflow's client finds, page by page; `search` takes the token of a page by name."""
+    token = None
+    while True:
+        page = search(page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
 
 
 def ui_command(tracking_uri: str, port: int) -> list[str]:

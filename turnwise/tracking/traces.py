@@ -14,10 +14,11 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from turnwise.errors import ConfigurationError
-from turnwise.tracking.library import mlflow
+from turnwise.tracking.library import every_page, mlflow
 from turnwise.tracking.values import mlflow_name, shortened_tags
 
 if TYPE_CHECKING:
@@ -82,22 +83,14 @@ def _recorded(client: Any, run: Any, label: str) -> dict[str, bool]:
     MLflow tags a trace when it gets spans.
     """
     has_spans = mlflow().tracing.constant.TraceTagKey.SPANS_LOCATION
-    query = f"tags.`{LABEL}` = '{label}'"
-    found: dict[str, bool] = {}
-    token = None
-    while True:
-        page = client.search_traces(
-            locations=[run.info.experiment_id],
-            filter_string=query,
-            run_id=run.info.run_id,
-            include_spans=False,
-            page_token=token,
-        )
-        for trace in page:
-            found[trace.info.trace_id] = has_spans in trace.info.tags
-        token = page.token
-        if not token:
-            return found
+    search = partial(
+        client.search_traces,
+        locations=[run.info.experiment_id],
+        filter_string=f"tags.`{LABEL}` = '{label}'",
+        run_id=run.info.run_id,
+        include_spans=False,
+    )
+    return {trace.info.trace_id: has_spans in trace.info.tags for trace in every_page(search)}
 
 
 def _episode_spans(digits: str, trajectory: Trajectory, advantages: Sequence[float | None], start: int) -> list[Any]:
