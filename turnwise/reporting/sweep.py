@@ -111,8 +111,7 @@ class SweepReport:
 
     def seeds_of(self, name: str) -> list[int]:
         """The seeds of a candidate's runs that count."""
-        left_out = [] if self.outcomes is None else self.outcomes.left_out
-        missing = {run.seed for run in left_out if run.variant == name}
+        missing = set() if self.outcomes is None else {run.seed for run in self.outcomes.left_out_of(name)}
         return [seed for seed in self.seeds if seed not in missing]
 
     def _outcomes_of(self, name: str) -> dict[str, Any]:
@@ -120,7 +119,7 @@ class SweepReport:
         if self.outcomes is None:
             return {}
         ended = {str(run.seed): {"iteration": run.iteration, "by": run.by} for run in self.outcomes.ended_of(name)}
-        left_out = {str(run.seed): run.message for run in self.outcomes.left_out if run.variant == name}
+        left_out = {str(run.seed): run.message for run in self.outcomes.left_out_of(name)}
         return {what: runs for what, runs in (("ended", ended), ("left_out", left_out)) if runs}
 
     def to_csv(self) -> bytes:

@@ -74,9 +74,13 @@ class Outcomes:
         """The runs of a variant that were ended early."""
         return [run for run in self.ended if run.variant == variant]
 
+    def left_out_of(self, variant: str) -> list[LeftOut]:
+        """The runs of a variant that a fault has left out."""
+        return [run for run in self.left_out if run.variant == variant]
+
     def mark(self, variant: str) -> str:
         """What stands beside a variant's name wherever its results are: `2 of 5 ended`; empty where all went on."""
-        marks = [(len(self.ended_of(variant)), "ended"), (len(_of(self.left_out, variant)), "left out")]
+        marks = [(len(self.ended_of(variant)), "ended"), (len(self.left_out_of(variant)), "left out")]
         return ", ".join(f"{count} of {self.runs[variant]} {what}" for count, what in marks if count)
 
     def sentences(self) -> list[str]:
@@ -93,7 +97,7 @@ class Outcomes:
         elif reasons:
             each = " and ".join(f"{count} by {reason}" for reason, count in reasons.items())
             yield f"{self._share(variant, reasons.total())} ended, {each}."
-        faults = Counter(run.by for run in _of(self.left_out, variant))
+        faults = Counter(run.by for run in self.left_out_of(variant))
         if faults:
             yield f"{self._share(variant, faults.total())} left out, by a fault ({', '.join(faults)})."
 
@@ -113,7 +117,3 @@ def collected(variants: Iterable[str], ended: Iterable[EndedRun], left_out: Iter
     early, missing = list(ended), list(left_out)
     runs = Counter([*variants, *(each.variant for each in missing)])
     return Outcomes(dict(runs), early, missing) if early or missing else None
-
-
-def _of(runs: list[LeftOut], variant: str) -> list[LeftOut]:
-    return [run for run in runs if run.variant == variant]
