@@ -51,9 +51,9 @@ class CheckedRule:
             warnings.simplefilter("ignore")
             return estimate(self.name, batch, **self.options)
 
-    def batch(self, *, groups: int = 3, longest: int = 4, equal: bool = False, part: str = "batch") -> CreditBatch:
+    def batch(self, *, groups: int = 3, longest: int = 4, equal: bool = False) -> CreditBatch:
         """A batch with all that a rule may ask for; `equal` gives all trajectories of it `longest` turns."""
-        draw = generator(self.seed, "check-rule", part)
+        draw = generator(self.seed, "check-rule", "batch")
         count = groups * GROUP_SIZE
         turns = [longest] * count if equal else draw.integers(1, longest + 1, count).tolist()
         lengths = [draw.integers(1, 4, each).tolist() for each in turns]

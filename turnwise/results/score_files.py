@@ -197,7 +197,7 @@ def _json(path: Path) -> Iterator[tuple[str, Row]]:
             f"{path}, row {error.lineno}, column {error.colno}: no JSON: {error.msg}", "TW-file-format"
         ) from error
     if isinstance(content, dict) and "eval" in content and "samples" in content:
-        return _inspect(content["eval"], content["samples"] or [], path)
+        return _inspect(content["eval"], content["samples"] or [])
     results = content.get("results") if isinstance(content, dict) else None
     if isinstance(results, dict) and all(isinstance(metrics, dict) for metrics in results.values()):
         return _harness_results(content)
@@ -221,7 +221,7 @@ def _harness_results(content: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
             yield f"task {task}", {**({METHOD: model} if model else {}), TASK: task, **scores}
 
 
-def _inspect(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], path: Path) -> Iterator[tuple[str, Row]]:
+def _inspect(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Row]]:
     for sample in samples:
         row: Row = {METHOD: header["model"], TASK: header["task"], "sample": sample["id"], "epoch": sample["epoch"]}
         for scorer, score in (sample.get("scores") or {}).items():
@@ -236,7 +236,7 @@ def _inspect_archive(path: Path) -> Iterator[tuple[str, Row]]:
         with zipfile.ZipFile(path) as archive:
             header = json.loads(archive.read("header.json"))["eval"]
             names = sorted(name for name in archive.namelist() if name.startswith("samples/"))
-            yield from _inspect(header, (json.loads(archive.read(name)) for name in names), path)
+            yield from _inspect(header, (json.loads(archive.read(name)) for name in names))
     except (zipfile.BadZipFile, KeyError, NotImplementedError) as error:
         raise ConfigurationError(
             f"{path} must be a finished log of Inspect that Python's zipfile reads; found: {error}: write it as JSON "

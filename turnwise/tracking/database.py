@@ -34,11 +34,9 @@ from turnwise.errors import ConfigurationError, first_line
 from turnwise.store.atomic_write import make_file
 from turnwise.store.sqlite_files import copy_prepared, keep_prepared, sqlite_address, sqlite_file
 from turnwise.tracking.library import mlflow
-from turnwise.tracking.locations import follow_home, relocation
+from turnwise.tracking.locations import SECONDS_TO_WAIT, follow_home, relocation
 
 SECONDS_TO_CONNECT = 10.0
-SECONDS_TO_WAIT = 60.0
-"""For a process that writes to a SQLite file."""
 
 
 def open_client(tracking_uri: str) -> Any:

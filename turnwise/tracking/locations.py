@@ -35,6 +35,7 @@ _PLACES = (
 )
 """Tables and columns that hold places, each as a path or a file URI."""
 SECONDS_TO_WAIT = 60.0
+"""For a process that writes to a SQLite file."""
 HOME = "turnwise.home"
 """The tag that names the home, the folder of everything computed, which a run is recorded from."""
 
