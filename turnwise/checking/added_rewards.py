@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from turnwise.agent.added_rewards import (
-    RewardFunction,
-    files_of,
-    require_reward,
-    reward_function,
-    with_added_rewards,
-)
+from turnwise.agent.added_rewards import RewardFunction, files_of, require_reward, reward_function, with_added_rewards
 from turnwise.agent.loop import RolloutResult
 from turnwise.checking.report import Broken, CheckReport, examine
 from turnwise.config.agent import AddedReward

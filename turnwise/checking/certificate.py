@@ -317,9 +317,7 @@ def _solved(group: Sequence[PlayedEpisode]) -> list[bool]:
 
 
 def _named(
-    tasks: Sequence[Task],
-    played: Sequence[Sequence[PlayedEpisode]],
-    applies: Callable[[Sequence[PlayedEpisode]], bool],
+    tasks: Sequence[Task], played: Sequence[Sequence[PlayedEpisode]], applies: Callable[[Sequence[PlayedEpisode]], bool]
 ) -> NamedTasks:
     names = [task.id for task, group in zip(tasks, played, strict=True) if applies(group)]
     return NamedTasks(len(names), len(tasks), tuple(names[:EXAMPLES]))

@@ -139,14 +139,7 @@ def _row(rule: RuleFigures, turns: int) -> Row:
     intervals = (gradient.signal_to_noise, gradient.cosine, *(getattr(agreement, name) for name in OF_AGREEMENT))
     bounds = [number for each in intervals for number in _bounds(each)]
     slopes = [None if slope is None else slope.value for slope in agreement.slopes]
-    return (
-        rule.title,
-        gradient.norm,
-        gradient.deviation,
-        *bounds,
-        *slopes,
-        *[None] * (turns - len(slopes)),
-    )
+    return (rule.title, gradient.norm, gradient.deviation, *bounds, *slopes, *[None] * (turns - len(slopes)))
 
 
 def _draw_intervals(axes: Axes, rules: Sequence[RuleFigures], choose: Callable[[RuleFigures], Interval | None]) -> None:

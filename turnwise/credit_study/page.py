@@ -102,12 +102,7 @@ def success_sentences(comparison: SuccessStudy) -> list[str]:
     return sentences + [f"{name} is left out: the study does not judge its rule." for name in comparison.without]
 
 
-def page(
-    study: Study,
-    about: Mapping[str, str],
-    figure: str,
-    success: Sequence[tuple[SuccessStudy, str]] = (),
-) -> str:
+def page(study: Study, about: Mapping[str, str], figure: str, success: Sequence[tuple[SuccessStudy, str]] = ()) -> str:
     """The study as a Markdown page.
 
     `about` lists what it was made from, by name; `figure`, and what stands beside a `success`, are the names of the

@@ -141,12 +141,7 @@ class Agreement:
 
 
 def agreement(
-    advantages: Sequence[Sequence[float]],
-    truth: Truth,
-    group: Sequence[int],
-    decisions: Decisions,
-    *,
-    seed: int,
+    advantages: Sequence[Sequence[float]], truth: Truth, group: Sequence[int], decisions: Decisions, *, seed: int
 ) -> Agreement:
     """How one rule's advantages, one number per turn, agree with the truth. `group` is the task of each trajectory."""
     turns = [_Turns.of(advantages, truth, group, decisions, turn) for turn in range(max(map(len, advantages)))]

@@ -113,7 +113,4 @@ def _write_wandb(run: RecordedRun, folder: Path) -> None:
     wandb.teardown()  # else the process that writes its files stays
 
 
-WRITERS: Mapping[str, Callable[[RecordedRun, Path], Any]] = {
-    "tensorboard": _write_tensorboard,
-    "wandb": _write_wandb,
-}
+WRITERS: Mapping[str, Callable[[RecordedRun, Path], Any]] = {"tensorboard": _write_tensorboard, "wandb": _write_wandb}

@@ -31,13 +31,7 @@ from turnwise.store.digests import digest_of
 from turnwise.store.sqlite_files import sqlite_address
 from turnwise.store.withheld import left_out_of
 from turnwise.tracking.finding import RecordedRun, find_runs
-from turnwise.tracking.reproduction import (
-    UNEXPLAINED,
-    differing_ingredients,
-    first_difference,
-    steps,
-    why_different,
-)
+from turnwise.tracking.reproduction import UNEXPLAINED, differing_ingredients, first_difference, steps, why_different
 
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME", URL_VARIABLE)
 """Environment variables that would make the reproduced run use the outer project's folders, or find its results."""

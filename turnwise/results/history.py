@@ -53,11 +53,7 @@ class RunHistory(NamedRun):
 REWARDS, HORIZON = "Rewards in training", "Horizon"
 LIMIT = Measure(topic=HORIZON, artifact="health", metric="horizon/limit", heading="limit on turns")
 AT_LIMIT = Measure(
-    topic=HORIZON,
-    artifact="health",
-    metric="horizon/share_at_limit",
-    heading="episodes that ended at it",
-    unit=SHARE,
+    topic=HORIZON, artifact="health", metric="horizon/share_at_limit", heading="episodes that ended at it", unit=SHARE
 )
 
 

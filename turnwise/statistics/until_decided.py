@@ -159,14 +159,7 @@ class _Watched:
 class Looks:
     """The looks so far: which runs the next one needs, and each comparison as it stood at the last look at it."""
 
-    def __init__(
-        self,
-        runs: Runs,
-        warm_starts: Mapping[str, Results],
-        rule: SeedsUntil,
-        *,
-        worth: float = 0.0,
-    ) -> None:
+    def __init__(self, runs: Runs, warm_starts: Mapping[str, Results], rule: SeedsUntil, *, worth: float = 0.0) -> None:
         """Look at the runs so far by a rule, from its first look on.
 
         `runs` names every variant, also before its first run. `warm_starts` has what the gain of a variant is over, by

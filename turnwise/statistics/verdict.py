@@ -19,13 +19,7 @@ from turnwise.statistics.pairs import Difference, difference, difference_of_poli
 from turnwise.statistics.power import smallest_found
 from turnwise.statistics.results import ReferencePoints, Results, common_tasks, normalised
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, performance_profile, student_over_seeds
-from turnwise.statistics.significance import (
-    effect_size,
-    exact_p,
-    holm,
-    probability_of_improvement,
-    smallest_exact_p,
-)
+from turnwise.statistics.significance import effect_size, exact_p, holm, probability_of_improvement, smallest_exact_p
 from turnwise.statistics.tasks import over_tasks
 
 Verdict = Literal["higher", "lower", "not distinguishable", "one seed: not decided"]

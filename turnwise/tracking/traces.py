@@ -178,12 +178,7 @@ def _span(
 
 
 def _information(
-    run: Any,
-    label: str,
-    trajectory: Trajectory,
-    episode: Any,
-    weights: Mapping[str, float] | None,
-    model: str | None,
+    run: Any, label: str, trajectory: Trajectory, episode: Any, weights: Mapping[str, float] | None, model: str | None
 ) -> Any:
     """The trace's summary: previews, tags to search by, and scores, as shown in MLflow's list of traces."""
     entities = mlflow().entities

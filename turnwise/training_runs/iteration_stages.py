@@ -92,12 +92,7 @@ STAGES: tuple[IterationStage, ...] = (
             PlottedMetric("Episodes in training", "reply_tokens", "reply tokens per episode"),
         ),
     ),
-    IterationStage(
-        name="selection",
-        task="select",
-        seconds=0.1,
-        groups=("selection",),
-    ),
+    IterationStage(name="selection", task="select", seconds=0.1, groups=("selection",)),
     IterationStage(
         name="probe",
         task="probe",
@@ -106,18 +101,8 @@ STAGES: tuple[IterationStage, ...] = (
         left_out=frozenset(OF_PROBE),
         costs=(MachineCost("seconds/probe"),),
     ),
-    IterationStage(
-        name="values",
-        task="values",
-        seconds=0.8,
-        costs=(MachineCost("seconds/values"),),
-    ),
-    IterationStage(
-        name="reference",
-        task="reference",
-        seconds=0.4,
-        costs=(MachineCost("seconds/reference"),),
-    ),
+    IterationStage(name="values", task="values", seconds=0.8, costs=(MachineCost("seconds/values"),)),
+    IterationStage(name="reference", task="reference", seconds=0.4, costs=(MachineCost("seconds/reference"),)),
     IterationStage(
         name="greedy",
         task="rollout",
@@ -140,11 +125,7 @@ STAGES: tuple[IterationStage, ...] = (
             PlottedMetric("Updates", "reward_deviation_within_groups", "deviation of rewards within groups"),
         ),
     ),
-    IterationStage(
-        name="credit",
-        task="keep",
-        seconds=0.1,
-    ),
+    IterationStage(name="credit", task="keep", seconds=0.1),
     IterationStage(
         name="policy",
         task="update",
@@ -165,12 +146,7 @@ STAGES: tuple[IterationStage, ...] = (
         ),
         follows="policy",
     ),
-    IterationStage(
-        name="policy",
-        task="fine_tune",
-        seconds=1.5,
-        follows="policy",
-    ),
+    IterationStage(name="policy", task="fine_tune", seconds=1.5, follows="policy"),
     IterationStage(
         name="critic",
         task="learn_values",
@@ -217,12 +193,7 @@ STAGES: tuple[IterationStage, ...] = (
             PlottedMetric("Monitors", "monitor/retrieval_accuracy", "prompts found by their thought", SHARE),
         ),
     ),
-    IterationStage(
-        name="returned",
-        task="return_to",
-        seconds=0.1,
-        follows="policy",
-    ),
+    IterationStage(name="returned", task="return_to", seconds=0.1, follows="policy"),
 )
 
 

@@ -12,15 +12,7 @@ from rich.text import Text
 
 from turnwise.reporting.data.episodes import ShownEpisode, by_task
 from turnwise.reporting.formatting import ending, reply_log_probability, signed, turn_title, visible
-from turnwise.reporting.token_heat_map import (
-    ABOVE,
-    BELOW,
-    STEPS,
-    largest_advantage,
-    rarity,
-    step,
-    token_advantages,
-)
+from turnwise.reporting.token_heat_map import ABOVE, BELOW, STEPS, largest_advantage, rarity, step, token_advantages
 from turnwise.results.report_data import Sample
 
 LINES, CHARACTERS = 12, 2000
