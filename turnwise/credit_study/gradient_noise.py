@@ -20,14 +20,13 @@ gradient itself: a loss's normalisation by length is not part of the study.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.credit_study.truth import RESAMPLES, percentile_interval, ratio
-from turnwise.seeding import generator
+from turnwise.credit_study.truth import ratio, resampled
 from turnwise.statistics import Interval
 
 Matrix = NDArray[np.float64]
@@ -77,21 +76,9 @@ def gradient_noise(gradients: Matrix, truth: Matrix | None, *, seed: int) -> Gra
     return GradientNoise(
         norm=float(np.linalg.norm(gradients.mean(axis=0))),
         deviation=math.sqrt(max(0.0, float(_over_pairs(everything, _half_squared_distances(own))[0]))),
-        signal_to_noise=_resampled(lambda weights: _signal_to_noise(weights, own), count, seed),
-        cosine=None if truth is None else _resampled(lambda weights: _cosines(weights, gradients, truth), count, seed),
+        signal_to_noise=resampled(lambda weights: _signal_to_noise(weights, own), count, seed),
+        cosine=None if truth is None else resampled(lambda weights: _cosines(weights, gradients, truth), count, seed),
     )
-
-
-def _resampled(measure: Callable[[Matrix], Matrix], count: int, seed: int) -> Interval | None:
-    """A measure with its bootstrap interval over groups; None if it is not defined.
-
-    `measure` maps weights, [samples, groups], to one number per sample.
-    """
-    value = float(measure(np.ones((1, count)))[0])
-    if not math.isfinite(value):
-        return None
-    draws = generator(seed, "bootstrap").multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
-    return percentile_interval(value, measure(draws.astype(np.float64)), count)
 
 
 def _signal_to_noise(weights: Matrix, products: Matrix) -> Matrix:

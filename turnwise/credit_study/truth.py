@@ -241,11 +241,19 @@ def _resampled(turns: _Turns, measure: Measure, seed: int) -> Interval | None:
     names, member = np.unique(turns.task, return_inverse=True)
     if not len(names):
         return None
-    value = float(measure(np.ones((1, len(member))), turns)[0])
+    return resampled(lambda weights: measure(weights[:, member], turns), len(names), seed)
+
+
+def resampled(measure: Callable[[Vector], Vector], count: int, seed: int) -> Interval | None:
+    """A measure with its bootstrap interval over so many tasks or groups; None if it is not defined.
+
+    `measure` maps weights, [samples, count], to one number per sample.
+    """
+    value = float(measure(np.ones((1, count)))[0])
     if not math.isfinite(value):
         return None
-    draws = generator(seed, "bootstrap").multinomial(len(names), np.full(len(names), 1.0 / len(names)), size=RESAMPLES)
-    return percentile_interval(value, measure(draws[:, member].astype(np.float64), turns), len(names))
+    draws = generator(seed, "bootstrap").multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
+    return percentile_interval(value, measure(draws.astype(np.float64)), count)
 
 
 def percentile_interval(value: float, resampled: Vector, tasks: int) -> Interval:
