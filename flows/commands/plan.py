@@ -58,21 +58,19 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     if sqlite_file(uri := tracking_uri(experiment)) is not None:  # a server is not asked for a plan
         require_readable(uri)
     drawn, playable = _show_task_sets(experiment, console), _show_playable(experiment, console)
-    console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
+    console.print(f"{'policy':<12}{_policy(experiment)}", soft_wrap=True)
     if experiment.suggested:
         values = ", ".join(
             f"{key} {value if isinstance(value, str) else format(value, 'g')}"
             for key, value in experiment.suggested.items()
         )
-        console.print(
-            f"{'suggested':<12}{values}, from the size of {experiment.policy.model} and this machine", highlight=False
-        )
+        console.print(f"{'suggested':<12}{values}, from the size of {experiment.policy.model} and this machine")
     # Where one would have to ask a hub for the policy, nothing is looked up.
     plan = plan_ablation(experiment, looks=drawn and playable and not asks_hub(experiment.policy.model))
     for line in _start(plan) if drawn and playable else []:
-        console.print(f"{'start':<12}{line}", highlight=False)
+        console.print(f"{'start':<12}{line}")
     ablation = experiment.ablation
-    console.print(f"\n{ablation.name}: for each of {_range(ablation)} seeds, at most\n", highlight=False)
+    console.print(f"\n{ablation.name}: for each of {_range(ablation)} seeds, at most\n")
     table = plain_table()
     # On a narrow terminal long names give way; numbers and headings do not.
     for heading in ("variant", "estimator"):
@@ -89,22 +87,20 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
         "are episodes on the other task sets."
     )
     if with_critic := [run.variant for run in runs if run.critic]:
-        console.print(f"A critic is trained, too, in {', '.join(with_critic)}.", highlight=False)
+        console.print(f"A critic is trained, too, in {', '.join(with_critic)}.")
     for counts, variants in _by_stages(runs).items():
-        console.print(f"Stages of {variants}: {counts}.", highlight=False)
+        console.print(f"Stages of {variants}: {counts}.")
     if recorded := plan.recorded.total():
-        console.print(f"Of all {len(plan.stages):,} stages {recorded:,} are recorded already.", highlight=False)
+        console.print(f"Of all {len(plan.stages):,} stages {recorded:,} are recorded already.")
     if ablation.budget is not None:
         require_budget(experiment, runs)
-        console.print(
-            f"Verdicts also at {ablation.budget.heading} of each run, on the validation task set.", highlight=False
-        )
+        console.print(f"Verdicts also at {ablation.budget.heading} of each run, on the validation task set.")
     runner = experiment.compute.runner.with_processes(processes)
-    console.print(_who(runner, ablation), highlight=False)
+    console.print(_who(runner, ablation))
     for place, models in placement(experiment.compute):
-        console.print(f"On the {place}, of each run: {models}.", highlight=False)
+        console.print(f"On the {place}, of each run: {models}.")
     _show_needs(experiment, console, runner.processes)
-    console.print("Nothing was computed.", highlight=False)
+    console.print("Nothing was computed.")
 
 
 def _show_task_sets(experiment: Experiment, console: Console) -> bool:
@@ -114,15 +110,13 @@ def _show_task_sets(experiment: Experiment, console: Console) -> bool:
     """
     missing = missing_files(experiment.world)
     for path in missing.values():
-        console.print(f"{'task sets':<12}not drawn before {path} is there", highlight=False, soft_wrap=True)
+        console.print(f"{'task sets':<12}not drawn before {path} is there", soft_wrap=True)
     if missing:
         return False
     task_sets = {split: _task_set(experiment, split) for split in SPLITS}
     require_disjoint(task_sets)
     for split, tasks in task_sets.items():
-        console.print(
-            f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {task_set_digest(tasks)}", highlight=False
-        )
+        console.print(f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {task_set_digest(tasks)}")
     return True
 
 
@@ -140,7 +134,7 @@ def _show_playable(experiment: Experiment, console: Console) -> bool:
     try:
         experiment.require_programs()
     except ConfigurationError as error:
-        console.print(f"{'playing':<12}not possible here: {error}", highlight=False, soft_wrap=True)
+        console.print(f"{'playing':<12}not possible here: {error}", soft_wrap=True)
         return False
     return True
 
@@ -206,8 +200,7 @@ def _show_needs(experiment: Experiment, console: Console, processes: int) -> Non
     if needs is None or dimensions is None:
         console.print(
             f"Disk and memory: not known before the configuration of {experiment.policy.model} is on this machine: hf "
-            f"download {experiment.policy.model} config.json",
-            highlight=False,
+            f"download {experiment.policy.model} config.json"
         )
         return
     policies, episodes, records, free = map(
@@ -215,8 +208,7 @@ def _show_needs(experiment: Experiment, console: Console, processes: int) -> Non
     )
     console.print(
         f"Disk: {readable_bytes(needs.disk)} at most ({policies} policies, {episodes} episodes, {records} records); "
-        f"{free} are free. docs/storage.md says how it is estimated.",
-        highlight=False,
+        f"{free} are free. docs/storage.md says how it is estimated."
     )
     show_memory(experiment, dimensions, processes, console)
 
@@ -242,24 +234,24 @@ def show_memory(experiment: Experiment, dimensions: Dimensions, processes: int, 
     card = "the first card of each run" + (", and of one of its engines" if experiment.compute.engines_apart else "")
     of = card if several and device != "cpu" else f"each {'run' if several else 'process'}"
     where = "" if several and device != "cpu" else f" on the {device}"
-    console.print(f"Memory of {of}{where}, in GiB{whose}:\n", highlight=False)
+    console.print(f"Memory of {of}{where}, in GiB{whose}:\n")
     console.print(_table(plan))
     peak = plan.peak.bytes
     needed = f"\n{running} processes take {_gib(running * peak)}" if running > 1 else f"\nThe peak is {_gib(peak)}"
     if available is None:
-        console.print(f"{needed} GiB. This machine has no card to compare it with.", highlight=False)
+        console.print(f"{needed} GiB. This machine has no card to compare it with.")
     else:
         verdict = fits(running * peak, available)
-        console.print(f"{needed} of {_gib(available)} GiB. {VERDICTS[verdict]}", highlight=False)
+        console.print(f"{needed} of {_gib(available)} GiB. {VERDICTS[verdict]}")
         if verdict:
             if warning := crowded(experiment, processes):
-                console.print(f"Now {warning}.", highlight=False)
+                console.print(f"Now {warning}.")
             return
     offered = remedies(experiment, dimensions)
     if offered:
-        console.print("The peak of a process with other settings, in GiB:", highlight=False)
+        console.print("The peak of a process with other settings, in GiB:")
     for remedy in offered:
-        console.print(f"{_gib(remedy.peak):>8}  {remedy.options}", highlight=False, soft_wrap=True)
+        console.print(f"{_gib(remedy.peak):>8}  {remedy.options}", soft_wrap=True)
 
 
 def _table(plan: MemoryPlan) -> Table:

@@ -64,7 +64,7 @@ def ablation(
         return
     from flows.commands.plan import show_plan
 
-    show_plan(chosen, Console(), processes)
+    show_plan(chosen, Console(highlight=False), processes)
 
 
 def experiment(
