@@ -121,14 +121,15 @@ def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Call:
 def credit_rollout(run: Run, iteration: Iteration) -> Call:
     """Compute the advantages of the rollout."""
     experiment = run.experiment
-    in_reward = _penalised_in(experiment, "reward")
+    penalty = experiment.optimization.reference
+    in_reward = penalty is not None and penalty.place == "reward"
     in_parts = experiment.credit.thought is not None
     return call(
         credit,
         lambda: CreditParameters(
             rewards=experiment.rewards,
             credit=experiment.credit,
-            reference=experiment.optimization.reference if in_reward else None,
+            reference=penalty if in_reward else None,
             format=experiment.agent.format if in_parts else None,
             branches=experiment.branches,
         ),
@@ -152,7 +153,7 @@ def update_policy(run: Run, iteration: Iteration) -> Call:
         policy=iteration.before.policy,
         rollout=iteration.rollout,
         credit=iteration.credit,
-        reference=iteration.made.get("reference") if _penalised_in(experiment, "loss") else None,
+        reference=iteration.made.get("reference") if experiment.optimization.penalty_in_loss is not None else None,
         values=iteration.made.get("values") if experiment.critic_on_trunk else None,
         sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
         tokenizer=run.prepared.tokenizer if experiment.optimization.distillation is not None else None,
@@ -231,12 +232,6 @@ def imitate_successes(run: Run, iteration: Iteration) -> Call:
     )
 
 
-def _penalised_in(experiment: Experiment, place: str) -> bool:
-    """Whether divergence from the warm start is penalised in this place: the `reward` or the `loss`."""
-    penalty = experiment.optimization.reference
-    return penalty is not None and (penalty.place == "reward") == (place == "reward")
-
-
 def _critic_parameters(run: Run, number: int) -> CriticParameters:
     return CriticParameters(
         learner=_learner_of_critic(run.experiment),
@@ -254,6 +249,6 @@ def _shown_to_critic(experiment: Experiment) -> PlayParameters | None:
 
 def _learner_of_critic(experiment: Experiment) -> LearnerParameters:
     """How the critic's trunk is loaded: its own, or the policy's with the settings of its training."""
-    if experiment.critic.trunk == "own":
-        return LearnerParameters(compute=experiment.compute)
-    return LearnerParameters(compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=True)
+    if experiment.critic_on_trunk:
+        return learner_of_policy(experiment)
+    return LearnerParameters(compute=experiment.compute)
