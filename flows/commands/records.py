@@ -441,19 +441,16 @@ def export(
         recorded = tw.runs(which, tracking=tracking)
         if form == "conversations":
             counts = recorded.export_conversations(to)
+            solved = ", ".join(f"{count} of {occasion}" for occasion, count in counts.items())
+            said = f"solved episodes of {recorded.one.name} in {to}: {solved}"
         elif form != "policy":
             recorded.export_curves(form, to)
+            said = f"curves of {', '.join(run.name for run in recorded)} in {to}: {HOW_TO_READ[form].format(to)}"
         else:
             policy = recorded.export(to, iteration=iteration, best=best)
-    if form == "conversations":
-        said = ", ".join(f"{count} of {occasion}" for occasion, count in counts.items())
-        console.print(f"solved episodes of {recorded.one.name} in {to}: {said}")
-        return
-    if form != "policy":
-        console.print(f"curves of {', '.join(run.name for run in recorded)} in {to}: {HOW_TO_READ[form].format(to)}")
-        return
-    console.print(f"{policy} of {recorded.one.name} in {to}")
-    console.print(f"serve it: {_serving(to)} --host 127.0.0.1; train on: policy.model={to}")
+            serving = f"serve it: {_serving(to)} --host 127.0.0.1; train on: policy.model={to}"
+            said = f"{policy} of {recorded.one.name} in {to}\n{serving}"
+    console.print(said)
 
 
 def _serving(policy: Path) -> str:
