@@ -109,12 +109,9 @@ def _make_or_explain(name: str) -> World | str:
 
 
 def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], BaselineRow]) -> Table:
-
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("world", no_wrap=True)
-    table.add_column("tasks", no_wrap=True)
-    table.add_column("limits", no_wrap=True)
-    table.add_column("success", no_wrap=True)
+    for heading in ("world", "tasks", "limits", "success"):
+        table.add_column(heading, no_wrap=True)
     table.add_column("actions, and settings")
     for world in worlds:
         lacks = Text(world.lacks or "", style="dim")
