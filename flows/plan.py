@@ -95,10 +95,6 @@ class Plan:
         """A display of the progress: see `Display`."""
         return Display(console, self.kinds, processes, reached, log, model_seconds(self.experiment), self.recorded)
 
-    def of_run(self, name: str) -> list[PlannedStage]:
-        """The stages of one run."""
-        return [each for each in self.stages if each.run == name]
-
     def kinds_of(self, runs: Sequence[RunName]) -> Counter[str]:
         """How many stages these runs have, by their kind."""
         names = {run_name(*each) for each in runs}

@@ -107,7 +107,7 @@ def test_the_plan_goes_the_way_of_the_run_and_knows_keys_up_to_what_is_not_recor
     (run,) = plan_ablation(experiment(**AWAY_FROM_THE_START)).runs
     assert (run.iterations, run.models, run.test) == (returned.iterations, returned.models, returned.test)
     plan = plan_ablation(experiment(**AWAY_FROM_THE_START, **{"optimization.weight_decay": 0.5}))
-    found = {(each.iteration, each.stage): each for each in plan.of_run("base seed 1")}
+    found = {(each.iteration, each.stage): each for each in plan.stages if each.run == "base seed 1"}
     assert found[1, "credit"].recorded is not None and found[1, "credit"].key is not None
     assert found[1, "update"].recorded is None and found[1, "update"].key is not None, "it can be computed now"
     assert found[2, "rollout"].key is None, "its policy is not known"
