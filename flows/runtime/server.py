@@ -46,14 +46,12 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.parse
-import urllib.request
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass
+from urllib.request import getproxies, proxy_bypass
 
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import collect_rarely, leave
@@ -288,13 +286,13 @@ def _require_chosen(url: str) -> None:
     One that is behind a proxy, or is asked through TLS with a certificate of its own, is left to Prefect's client.
     """
     try:
-        parts = urllib.parse.urlsplit(url)
+        parts = urlsplit(url)
         host, port = parts.hostname, parts.port or {"http": 80, "https": 443}[parts.scheme]
     except (ValueError, KeyError):
         host = None
     if host is None:
         raise _not_answering(url, "that is no address")
-    if not is_direct(url) and {parts.scheme, "all"} & urllib.request.getproxies().keys():
+    if not is_direct(url) and {parts.scheme, "all"} & getproxies().keys():
         import httpx  # as Prefect does
 
         try:
@@ -371,7 +369,7 @@ def _answers(url: str) -> bool:
 
 def _health(url: str) -> tuple[int, bytes]:
     """What a server answers when it is asked whether it is well. Raises OSError or HTTPException if it does not."""
-    parts = urllib.parse.urlsplit(url)
+    parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SECONDS_TO_ANSWER)
     try:
         connection.request("GET", f"{parts.path.rstrip('/')}/health")
@@ -519,12 +517,8 @@ def connect_directly(url: str) -> None:
         return
     from prefect.client import base, orchestration
 
-    clients: dict[str, Any] = {
-        "PrefectHttpxSyncClient": base.PrefectHttpxSyncClient,
-        "PrefectHttpxAsyncClient": base.PrefectHttpxAsyncClient,
-    }
-    for name, client in clients.items():
-        setattr(orchestration, name, partial(client, trust_env=False))
+    for name in ("PrefectHttpxSyncClient", "PrefectHttpxAsyncClient"):
+        setattr(orchestration, name, partial(getattr(base, name), trust_env=False))
 
 
 def _is_loopback(host: str) -> bool:
