@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -174,7 +173,7 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/v2/health", timeout=5):
             return True
-    except (urllib.error.URLError, OSError):
+    except OSError:
         return False
 
 
