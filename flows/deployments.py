@@ -160,7 +160,7 @@ def _is_approved(experiment: Experiment) -> bool:
     """
     require_memory(experiment, experiment.compute.runner.processes)
     plan = plan_ablation(experiment)
-    if all(each.recorded is not None for each in plan.stages):
+    if plan.is_recorded:
         return True
     form = Approval.with_initial_data(description=question(plan), approved=True)
     answer = pause_flow_run(
