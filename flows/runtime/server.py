@@ -498,7 +498,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def is_direct(url: str) -> bool:
     """Whether no proxy is between this machine and the server at this address: its own, or one that NO_PROXY names."""
     host = urlsplit(url).hostname or ""
-    return host in LOOPBACK or _is_loopback(host) or bool(proxy_bypass(host))
+    with suppress(ValueError):  # a name is no address
+        if ipaddress.ip_address(host).is_loopback:
+            return True
+    return host == "localhost" or bool(proxy_bypass(host))
 
 
 def bypass_proxies() -> None:
@@ -519,13 +522,6 @@ def connect_directly(url: str) -> None:
 
     for name in ("PrefectHttpxSyncClient", "PrefectHttpxAsyncClient"):
         setattr(orchestration, name, partial(getattr(base, name), trust_env=False))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False
 
 
 if __name__ == "__main__":
