@@ -8,7 +8,7 @@ Old runs are removed by the server itself: see `flows.runtime.server.REMOVAL_OF_
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from prefect import tags
@@ -54,16 +54,12 @@ def close_abandoned_runs() -> int:
     with ProcessRegister("prefect").ended() as ended, get_client(sync_client=True) as client:
         tokens = list(ended)
         for start in range(0, len(tokens), TOGETHER):
-            for run in _unfinished(client, tokens[start : start + TOGETHER]):
+            processes = [f"{_PROCESS}{token}" for token in tokens[start : start + TOGETHER]]
+            chosen = FlowRunFilter.model_validate({"tags": {"any_": processes}, "state": UNFINISHED})
+            for run in client.read_flow_runs(flow_run_filter=chosen):
                 _close(client, run)
                 closed += 1
     return closed
-
-
-def _unfinished(client: SyncPrefectClient, tokens: Sequence[str]) -> list[FlowRun]:
-    tags_of_processes = [f"{_PROCESS}{token}" for token in tokens]
-    chosen = FlowRunFilter.model_validate({"tags": {"any_": tags_of_processes}, "state": UNFINISHED})
-    return client.read_flow_runs(flow_run_filter=chosen)
 
 
 def _close(client: SyncPrefectClient, run: FlowRun) -> None:
