@@ -90,7 +90,7 @@ def credit_again(
     display = Display(Console(quiet=quiet), Counter(["credit", "first_steps"]))
     with display.showing():
         if not remake:
-            _require_kept(run, number, {"its rollout": (iteration.rollout, EVERYTHING)})
+            _require_kept(run, number, "its rollout", iteration.rollout, EVERYTHING)
         _score_again(run, state, iteration, recorded, artifacts, remake)
         credits = {RECORDED: artifacts["credit"], WHAT_IF: credit_rollout(state, iteration).make()}
         kept = "everything" if remake else _kept_of_policy(iteration)
@@ -142,9 +142,9 @@ def _score_again(
     needed += ["greedy"] if experiment.plays_greedily else []
     unmade = [name for name in needed if name not in made]
     if not remake and unmade:
-        sampler = {"the policy that sampled it": (iteration.sampler.policy, MODEL_FILES)}
-        warm_start = {"its warm start": (state.prepared.warm_start, MODEL_FILES)}
-        _require_kept(run, iteration.number, warm_start if {*unmade} <= OF_WARM_START else sampler)
+        sampler = "the policy that sampled it", iteration.sampler.policy
+        warm_start = "its warm start", state.prepared.warm_start
+        _require_kept(run, iteration.number, *(warm_start if {*unmade} <= OF_WARM_START else sampler), MODEL_FILES)
     makers: dict[str, Callable[[Run, Iteration], Call]] = {
         "reference": score_under_warm_start,
         "greedy": play_greedily,
@@ -204,12 +204,11 @@ def _kept_of_policy(iteration: Iteration) -> Literal["everything", "weights", "n
     return "weights" if base_reference(policy) is None else "nothing"
 
 
-def _require_kept(run: RecordedRun, number: int, needed: Mapping[str, tuple[Reference, Sequence[str]]]) -> None:
+def _require_kept(run: RecordedRun, number: int, what: str, needed: Reference, files: Sequence[str]) -> None:
     """Raise ConfigurationError where files were pruned that are needed."""
-    for what, (reference, files) in needed.items():
-        if default_store().pruned(reference, files):
-            raise ConfigurationError(
-                f"iteration {number} of {run.name} is credited with these settings from {what}, {reference}, which was "
-                "pruned: give --remake, which makes it again from what it was made of",
-                "TW-pruned",
-            )
+    if default_store().pruned(needed, files):
+        raise ConfigurationError(
+            f"iteration {number} of {run.name} is credited with these settings from {what}, {needed}, which was "
+            "pruned: give --remake, which makes it again from what it was made of",
+            "TW-pruned",
+        )
