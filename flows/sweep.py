@@ -152,14 +152,13 @@ def _report(
     left_out: Sequence[LeftOut],
 ) -> SweepReport:
     world = the_world(experiment.world)
-    by_variant: dict[str, list[Run]] = {}
-    for run in runs:
-        by_variant.setdefault(run.variant, []).append(run)
     column = world.primary_column
-    start = task_means(next(iter(by_variant.values()))[0].start, world, column)
+    start = task_means(runs[0].start, world, column)
     frame = ReferencePoints(Results({0: start}) if start else None)
+    by_variant: dict[str, list[Run]] = {}
     curves: dict[str, list[Points]] = {}
     for run in runs:
+        by_variant.setdefault(run.variant, []).append(run)
         points = curve(run.start, [iteration.evaluation for iteration in run.iterations], world, column)
         curves.setdefault(run.variant, []).append(whole_curve(points, run.ended))
     judgement = judge(
