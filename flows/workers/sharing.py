@@ -90,20 +90,19 @@ class SharedRuns(Observer):
 
     def outcomes(self, names: Sequence[RunName]) -> dict[RunName, Run | TrainingEnded]:
         """These runs, or the faults that ended them. Whatever becomes of one run, the others go on."""
-        every = list(names)
         self._left = list(names)
         if self._elsewhere:
-            self._hand_out(every)
+            self._hand_out(names)
         with observing(self):
-            for each in every:
+            for each in names:
                 self._left.remove(each)
                 self.share()
                 if each not in self._followed or self._taken_back(each):
                     self._make_here(each)
-            for each in every:
+            for each in names:
                 if each not in self._made:
                     self._await(each)
-        return {each: self._made[each] for each in every}
+        return {each: self._made[each] for each in names}
 
     def finish(self) -> None:
         """Let the workers end, who have nothing more to do."""
@@ -186,14 +185,13 @@ def shared_runs(
 
         return ProcessWorkers(workers, samplers - 1, display, console.print)
 
-    wanted = on_ray or workers > 0
     with sampling_ahead(samplers > 0, display.finished_by_worker, console.print) as sampler:
         shared = SharedRuns(
             experiment,
             prepared,
             record,
-            make_workers if wanted else None,
-            elsewhere=on_ray and wanted,
+            make_workers if on_ray or workers > 0 else None,
+            elsewhere=on_ray,
             computes=display.computed > 0,
             sampler=sampler,
             tested=tested,
