@@ -27,7 +27,7 @@ def kind_of(name: str) -> CheckedKind:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute, None)
-    except Exception:
+    except Exception:  # the check of the world raises it again, and says where it comes from
         return "world"
     if isinstance(found, Estimator):
         return "rule"
