@@ -99,6 +99,26 @@ def test_a_test_task_that_is_a_training_task_under_another_name_is_counted() -> 
     )
 
 
+class EasyTest(Corridor):
+    """Its test tasks end at the next cell."""
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        return [
+            Task(self.name, task.id, split, 0 if split == "test" else task.seed) for task in super().tasks(split, count)
+        ]
+
+
+def test_a_test_that_is_easier_than_training_is_remarked() -> None:
+    measured = certificate(EasyTest())
+    assert [(each.split, each.actions.value) for each in measured.efforts] == [
+        ("train", 2.5), ("validation", 2.5), ("test", 1.0),
+    ]  # fmt: skip
+    (remark,) = [each for each in measured.remarks if "equally hard" in each]
+    assert remark.startswith("The oracle takes 1.0 actions on test tasks, and 2.5 actions (")
+    assert not any("equally hard" in each for each in certificate(Corridor()).remarks)
+    assert certificate(Unguided()).efforts == ()
+
+
 def test_groups_of_a_perfect_oracle_do_not_differ_and_those_of_a_weak_one_do() -> None:
     spread = {each.random_share: each for each in certificate(Corridor(), replicas=8).spread}
     assert spread[0.0].success == 1.0 and spread[0.0].differing == 0.0

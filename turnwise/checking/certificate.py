@@ -8,6 +8,7 @@ or the wrong thing. So the certificate measures, on the first test tasks:
   reward can be had without solving anything (reward hacking), or that a task is trivial;
 * tasks that the oracle never solves, and tasks that the random policy always does: neither moves a policy;
 * tasks that begin alike, within a split and across splits, and whether their solution is the same, too;
+* how many actions the oracle takes on the tasks of each split: a test that is easier than training tests little;
 * how long an episode is, in tokens where a tokenizer is named, else in characters;
 * the share of groups whose returns differ, for oracles that play some of their turns at random: the signal that GRPO
   and its kin have, by the strength of the policy that training begins with.
@@ -44,7 +45,7 @@ from turnwise.checking.report import CheckReport
 from turnwise.statistics import Interval, over_tasks
 from turnwise.statistics.group_spread import expected_spread
 from turnwise.store.plugin_identity import world_digest
-from turnwise.world import SPLITS, Environment, Observation, Remaining, ScriptedAction, Task, World
+from turnwise.world import SPLITS, Environment, Observation, Remaining, ScriptedAction, Split, Task, World
 
 RANDOM_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 """Shares of turns that an oracle plays at random, for the spread of groups."""
@@ -96,6 +97,24 @@ class Twins:
 
 
 @dataclass(frozen=True)
+class Effort:
+    """How many actions the oracle takes on a task of a split."""
+
+    split: str
+    actions: Interval
+
+    def is_apart_from(self, other: Effort) -> bool:
+        """Whether the two intervals have nothing in common; where all tasks are equal, an interval is its value."""
+        (low, high), (other_low, other_high) = self._bounds, other._bounds
+        return low > other_high or other_low > high
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        low, high = self.actions.low, self.actions.high
+        return self.actions.value if low is None else low, self.actions.value if high is None else high
+
+
+@dataclass(frozen=True)
 class Length:
     """Means over episodes of one policy, and the largest: what a context must hold."""
 
@@ -142,6 +161,8 @@ class Certificate:
     trivial: NamedTasks | None
     """Tasks that the random policy always solved; None without one."""
     twins: tuple[Twins, ...]
+    efforts: tuple[Effort, ...]
+    """By split; empty without an oracle."""
     lengths: tuple[Length, ...]
     group_size: int
     spread: tuple[Spread, ...]
@@ -204,6 +225,7 @@ def certify(
     player = _Player(world, tested, replicas, seed, len(scripted) + len(probed) + len(spread))
     played = {name: player.play(name, policy) for name, policy in scripted.items()}
     random, oracle = played.get("random"), played.get("oracle")
+    guide, guided = _guided(world, tasks, seed)
     measured, unit = (len, "characters") if count_tokens is None else (count_tokens, f"tokens of {tokenizer}")
     return Certificate(
         world=world.name,
@@ -217,7 +239,8 @@ def certify(
         probes=tuple(_probe(player, name, does, policy, random) for name, does, policy in probed),
         impossible=None if oracle is None else _named(tested, oracle, lambda group: not any(_solved(group))),
         trivial=None if random is None else _named(tested, random, lambda group: all(_solved(group))),
-        twins=tuple(_twins(world, tasks, seed)),
+        twins=tuple(_twins(guide, guided)),
+        efforts=tuple(_efforts(guided, seed)) if guide == "oracle" else (),
         lengths=tuple(_length(world, name, episodes, measured, unit) for name, episodes in played.items()),
         group_size=replicas,
         spread=tuple(_spread(player, share, replicas) for share in spread),
@@ -323,16 +346,32 @@ def _named(
     return NamedTasks(len(names), len(tasks), tuple(names[:EXAMPLES]))
 
 
-def _twins(world: World, count: int, seed: int) -> Iterator[Twins]:
-    """For each split with itself, then each pair of splits, the tasks that begin alike, where there are any."""
+Guided = Mapping[Split, Sequence[PlayedEpisode]]
+"""An episode of each task, by split."""
+
+
+def _guided(world: World, count: int, seed: int) -> tuple[str, Guided]:
+    """The policy that knows most of the world, and its episodes."""
     guide = next(name for name in ("oracle", "random", PROBE) if name in policies(world))
-    episodes = {
+    return guide, {
         split: [
             play_by(world, task, seed, guide, baseline_policy(world, task, seed, guide))
-            for task in progress.each(f"tasks of {split} that are alike", first_tasks(world, split, count))
+            for task in progress.each(f"tasks of {split}, by {guide}", first_tasks(world, split, count))
         ]
         for split in SPLITS
     }
+
+
+def _efforts(guided: Guided, seed: int) -> Iterator[Effort]:
+    for split, episodes in guided.items():
+        if episodes:
+            yield Effort(
+                split, over_tasks([float(len(each.actions)) for each in episodes], seed=seed, proportion=False)
+            )
+
+
+def _twins(guide: str, episodes: Guided) -> Iterator[Twins]:
+    """For each split with itself, then each pair of splits, the tasks that begin alike, where there are any."""
     pairs = [*((split, split) for split in SPLITS), *combinations(SPLITS, 2)]
     for first, second in pairs:
         solutions: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
@@ -405,6 +444,13 @@ def _remarks(certificate: Certificate) -> Iterator[str]:
                 f"{twins.same_solution} of {twins.alike.of} {second} tasks begin like a training task and have the "
                 "same solution: they test memory."
             )
+    for other in certificate.efforts[1:]:
+        training = certificate.efforts[0]
+        if other.is_apart_from(training):
+            yield (
+                f"The oracle takes {_mean_of(other.actions)} on {other.split} tasks, and {_mean_of(training.actions)} "
+                f"on {training.split} tasks: these splits are not equally hard."
+            )
     if certificate.spread and not certificate.spread[0].differing:
         yield (
             f"No group of {certificate.group_size} random episodes has returns that differ: training must begin with "
@@ -415,3 +461,8 @@ def _remarks(certificate: Certificate) -> Iterator[str]:
 def _of(tasks: NamedTasks) -> str:
     further = ", ..." if tasks.count > len(tasks.examples) else ""
     return f"{tasks.count} of {tasks.of} tasks ({', '.join(tasks.examples)}{further})"
+
+
+def _mean_of(actions: Interval) -> str:
+    within = "" if actions.low is None else f" ({actions.low:.1f} to {actions.high:.1f})"
+    return f"{actions.value:.1f} actions{within}"
