@@ -180,7 +180,7 @@ def recorder(frame: ConversationFrame, write: Callable[[Sequence[RecordedEpisode
 def test_a_limit_that_is_no_number_of_tokens_is_refused_and_reaches_no_engine(
     frame: ConversationFrame, wrong: object
 ) -> None:
-    asked = {"messages": [user("look")], "max_tokens": wrong}
+    asked = {"messages": [user("look")], "max_completion_tokens": None, "max_tokens": wrong}
     with pytest.raises(Refused, match="must be a whole number above 0"):
         recorder(frame, lambda episodes: {}).complete("task", "1", asked)
 

@@ -288,7 +288,8 @@ class Recorder:
             raise Refused("messages must be a list of messages with roles, and not empty")
         episode, lock = self._episode(group, name)
         frame = self._frame(json.dumps(tools, sort_keys=True))
-        limit = request.get("max_completion_tokens", request.get("max_tokens"))
+        limits = (request.get("max_completion_tokens"), request.get("max_tokens"))
+        limit = next((each for each in limits if each is not None), None)
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise Refused(f"max_completion_tokens must be a whole number above 0; found {json.dumps(limit)[:80]}")
         try:
