@@ -42,8 +42,8 @@ def with_token(sequence: TokenSequence, place: int, token: int) -> TokenSequence
 
 def test_log_probabilities_are_those_of_the_models_own_forward_pass(make_policy: MakePolicy) -> None:
     learner, sequences = Learner(make_policy(0), threads=1), two_turn_sequences()
-    found = learner.log_probabilities(sequences, 0.7, micro_batch_tokens=50)
-    entropies = learner.entropies(sequences, 0.7, micro_batch_tokens=50)
+    found, entropies = learner.scores(sequences, 0.7, micro_batch_tokens=50)
+    assert found.values.tolist() == learner.log_probabilities(sequences, 0.7, micro_batch_tokens=50).values.tolist()
     for sequence, log_probabilities, of_entropy in zip(sequences, found, entropies, strict=True):
         with torch.no_grad():
             logits = learner.model(input_ids=torch.tensor([sequence.tokens])).logits[0]

@@ -277,8 +277,7 @@ def test_only_what_is_used_is_reported(make_policy: MakePolicy) -> None:
 def test_the_objective_and_the_divergence_are_reported_as_they_are(make_policy: MakePolicy) -> None:
     """By hand from the learner's own log-probabilities: the loss of REINFORCE, k2, and the entropy."""
     learner, batch = loaded_learner(make_policy(0)), a_batch()
-    own = learner.log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
-    entropies = learner.entropies(batch.sequences, SETTINGS.temperature, 1000)
+    own, entropies = learner.scores(batch.sequences, SETTINGS.temperature, 1000)
     assert batch.reference_log_probabilities is not None
     rows = [
         (log_pi, reference, advantage, entropy)
@@ -363,7 +362,7 @@ def test_an_entropy_bonus_makes_the_policy_less_certain(make_policy: MakePolicy)
             learner.supervised_step(a_batch().sequences, learning_rate=3e-3, micro_batch_tokens=100)
         for _ in range(5):
             learner.update(a_batch(), SETTINGS.changed(entropy_coefficient=coefficient))
-        rows = learner.entropies(a_batch().sequences, SETTINGS.temperature, 1000)
+        _, rows = learner.scores(a_batch().sequences, SETTINGS.temperature, 1000)
         entropies[coefficient] = sum(map(sum, rows))
     assert entropies[2.0] > 1.05 * entropies[0.0]
 

@@ -169,9 +169,7 @@ def test_without_a_gradient_nothing_is_kept() -> None:
 
 def test_a_models_replies_are_scored_as_the_learner_scores_them(make_policy: Callable[..., Path]) -> None:
     policy, sequences = make_policy(3), two_turn_sequences()
-    expected, expected_entropies = (
-        getattr(Learner(policy, threads=1), name)(sequences, 0.7, 1000) for name in ("log_probabilities", "entropies")
-    )
+    expected, expected_entropies = Learner(policy, threads=1).scores(sequences, 0.7, 1000)
     model = load_policy(policy, ModelSettings())
     for micro_batch in lay_out(SequenceBatch.of(sequences), 30, 0, torch.device("cpu")):
         states = reply_states(model, micro_batch)

@@ -58,7 +58,7 @@ class ScoredPolicy:
 
     def log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """Log-probabilities in nats, one row per sequence with one number per token; 0.0 at observation tokens."""
-        return self._score(sequences, temperature, micro_batch_tokens)[0]
+        return self.scores(sequences, temperature, micro_batch_tokens)[0]
 
     def reference_log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """As `log_probabilities`, of the policy that an adapter began with: the same weights with the adapter off.
@@ -69,10 +69,6 @@ class ScoredPolicy:
             raise ValueError("the policy that training began with is held by a learner with an adapter alone")
         with without_adapter(self.model):
             return self.log_probabilities(sequences, temperature, micro_batch_tokens)
-
-    def entropies(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
-        """Entropies in nats of the distributions that reply tokens are drawn from, laid out as `log_probabilities`."""
-        return self._score(sequences, temperature, micro_batch_tokens)[1]
 
     def states(self, sequences: Sequences, micro_batch_tokens: int) -> torch.Tensor:
         """The last hidden states before the reply tokens, [reply tokens, hidden], in the order of the sequences.
@@ -91,7 +87,10 @@ class ScoredPolicy:
             return self.model.get_output_embeddings().weight.detach()[:0]
         return torch.cat(parts)[np.argsort(np.concatenate(order))]
 
-    def _score(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> tuple[Ragged, Ragged]:
+    def scores(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> tuple[Ragged, Ragged]:
+        """`log_probabilities`, and laid out as these the entropies in nats of the distributions that reply tokens are
+        drawn from, by one pass over the sequences.
+        """
         sequences = SequenceBatch.of(sequences)
         log_probabilities, entropies = np.zeros(len(sequences.tokens)), np.zeros(len(sequences.tokens))
         with reproducible_computing(self._threads), torch.no_grad():

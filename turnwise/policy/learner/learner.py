@@ -350,13 +350,14 @@ class Learner(ScoredPolicy):
         mismatch = None if sampler is None else sampler.mismatch(batch, settings)
         if mismatch is not None:
             self._check_mismatch(mismatch[0], settings.maximum_mismatch)
-        if settings.correction is not None:
-            own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
+        selection = settings.token_selection
+        own: Ragged | None = None
+        entropies: Ragged | None = None
+        if settings.correction is not None or (selection is not None and selection.rule in NEEDS_ENTROPY):
+            own, entropies = self.scores(batch.sequences, settings.temperature, settings.micro_batch_tokens)
+        if settings.correction is not None and own is not None:
             batch, corrected = with_importance(batch, own, settings.correction, lags=sampler is not None)
-        if (selection := settings.token_selection) is not None:
-            entropies = None
-            if selection.rule in NEEDS_ENTROPY:
-                entropies = self.entropies(batch.sequences, settings.temperature, settings.micro_batch_tokens)
+        if selection is not None:
             batch, selected = batch.with_selected_tokens(selection, entropies, settings.seed)
             corrected = {**corrected, **selected}
         taught = None if teacher is None else self._taught_by(teacher, settings)
