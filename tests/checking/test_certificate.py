@@ -97,6 +97,10 @@ def test_a_test_task_that_is_a_training_task_under_another_name_is_counted() -> 
     assert (
         "3 of 3 test tasks begin like a training task and have the same solution: they test memory." in measured.remarks
     )
+    assert [remark for remark in measured.remarks if "like another" in remark] == [
+        "3 of 3 test tasks begin like another and have the same solution: an interval over tasks counts each, and is "
+        "too narrow."
+    ]
 
 
 class EasyTest(Corridor):

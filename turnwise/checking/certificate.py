@@ -444,6 +444,11 @@ def _remarks(certificate: Certificate) -> Iterator[str]:
                 f"{twins.same_solution} of {twins.alike.of} {second} tasks begin like a training task and have the "
                 "same solution: they test memory."
             )
+        if first == second == "test" and twins.same_solution:
+            yield (
+                f"{twins.same_solution} of {twins.alike.of} test tasks begin like another and have the same solution: "
+                "an interval over tasks counts each, and is too narrow."
+            )
     for other in certificate.efforts[1:]:
         training = certificate.efforts[0]
         if other.is_apart_from(training):
