@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from turnwise.agent.branching import cost, group_of, trained_at, turn_of
+from turnwise.agent.branching_rollout import _trained_as
 from turnwise.credit import ESTIMATORS
 from turnwise.credit.requirements import require_branching
 from turnwise.credit.selection import RULES
@@ -87,3 +90,16 @@ def test_a_selection_that_counts_prompts_is_refused(rule: str) -> None:
             require_branching("grpo", rule)
     else:
         require_branching("grpo", rule)
+
+
+def test_a_replayed_turn_is_trained_whatever_a_reward_of_ones_own_pays_it_in_this_branch() -> None:
+    def paid(*numbers: float) -> Trajectory:
+        whole = trajectory(0, 2, 3)
+        turns = zip(whole.turns, numbers, strict=True)
+        return replace(whole, turns=tuple(replace(turn, rewards={"own": number}) for turn, number in turns))
+
+    first, *others = (branch := paid(0.25, 1.0)).turns
+    replayed = replace(branch, turns=(replace(first, trained=False), *others))
+    assert [turn.trained for turn in _trained_as(paid(0.5, 0.0), replayed).turns] == [True, True]
+    other = replace(first, trained=False, reply_tokens=(4, 4))
+    assert not _trained_as(paid(0.5, 0.0), replace(branch, turns=(other, *others))).turns[0].trained

@@ -174,6 +174,15 @@ def test_whatever_differs_from_the_record_is_noticed(frame: ChatFrame, change, p
     assert f"turn {place + 1} was recorded as" in result.reason
 
 
+def test_rewards_of_ones_own_on_the_recorded_turns_are_no_difference_of_the_world(frame: ChatFrame) -> None:
+    # One number per turn, as of the overlong penalty, which no world gives again.
+    for trajectory in recorded(Hill(), frame):
+        turns = tuple(replace(turn, rewards={**turn.rewards, "brevity": -0.5}) for turn in trajectory.turns)
+        for point in points(replace(trajectory, turns=turns), episode_seed(SEED, trajectory.group, trajectory.replica)):
+            episode = Continuation(rules_for(Hill(), frame), point, trajectory.group, trajectory.replica)
+            assert isinstance(played_to_the_end(episode, point, frame), Trajectory)
+
+
 def test_the_observation_that_is_answered_anew_is_verified_too(frame: ChatFrame) -> None:
     trajectory = next(each for each in recorded(Hill(), frame) if len(each.turns) > 2)
     first, *others = trajectory.turns

@@ -135,7 +135,8 @@ def _trained_as(trunk: Trajectory, branch: Trajectory) -> Trajectory:
 
 def _is_replayed(pair: tuple[Turn, Turn]) -> bool:
     turn, of_trunk = pair
-    return replace(turn, trained=of_trunk.trained) == of_trunk
+    # A reward of the user's own may pay a turn by what came later, which differs between branches.
+    return replace(turn, trained=of_trunk.trained, rewards=of_trunk.rewards) == of_trunk
 
 
 def _continuations(

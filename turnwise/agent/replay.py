@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from turnwise.agent.context import ContextMessage
 from turnwise.agent.episode import Episode
 from turnwise.agent.episode_config import EpisodeConfig
+from turnwise.config.agent import AGENT_REWARDS
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
 
@@ -104,7 +105,8 @@ class Continuation(Episode):
     def _difference(self) -> str | None:
         """The first difference between the replay and the record, as text; None if there is none."""
         for number, (recorded, replayed) in enumerate(zip(self._point.before, self._turns, strict=False), 1):
-            if replace(recorded, trained=replayed.trained, observation_tokens=replayed.observation_tokens) != replayed:
+            alike = replace(recorded, trained=replayed.trained, observation_tokens=replayed.observation_tokens)
+            if replace(alike, rewards=self._paid_again(recorded, replayed)) != replayed:
                 return f"turn {number} was recorded as {_world_part(recorded)}, and replayed as {_world_part(replayed)}"
         if self.over:
             return f"it ended in turn {len(self._turns)}, which had not ended it"
@@ -116,6 +118,11 @@ class Continuation(Episode):
             where = f"before turn {self._point.turn + 1}"
             return f"{where} it had said {awaited.observation!r}, and now said {self._shown!r}"
         return None
+
+    def _paid_again(self, recorded: Turn, replayed: Turn) -> dict[str, float]:
+        """The recorded rewards without those of the user's own functions, which are given to whole episodes."""
+        paid = {*self.rules.world.rewards, *AGENT_REWARDS, *replayed.rewards}
+        return {name: value for name, value in recorded.rewards.items() if name in paid}
 
 
 def _world_part(turn: Turn) -> str:
