@@ -206,15 +206,16 @@ def critic_sequences(
 ) -> tuple[SequenceBatch, Integers]:
     """The sequences that a critic reads of a rollout, and the trajectory of each.
 
-    With `play` they are those of a privileged critic, spelled with the `tokenizer`: one per trajectory.
+    With `play` they are those of a privileged critic, spelled with the `tokenizer`: one per trajectory with a turn.
     """
     if play is None:
         return read_arrays(opened(rollout)).segments(every_reply=True)
     from turnwise.agent.hindsight import shown_answers
 
     assert tokenizer is not None, "what is shown to a critic is spelled with the tokenizer"
-    sequences = shown_answers(trajectories_of(rollout), episode_config(play, frame_of(tokenizer)))
-    return sequences, np.arange(len(sequences))
+    trajectories = trajectories_of(rollout)
+    sequences = shown_answers(trajectories, episode_config(play, frame_of(tokenizer)))
+    return sequences, np.flatnonzero([bool(each.turns) for each in trajectories])
 
 
 def read_scores(scores: Reference) -> Scores:

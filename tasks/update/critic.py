@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from tasks.caching import depends_on
 from tasks.credit.scores import critic_sequences, read_scores
 from tasks.orchestration.deferred import task
@@ -83,7 +85,10 @@ def learn_values(
         with default_store().write(critic.kind) as draft:
             draft.begin_with(opened(critic))
         return draft.reference
-    shown = None if parameters.play is None else critic_sequences(parameters.play, rollout, tokenizer)[0]
+    shown = None
+    if parameters.play is not None:
+        sequences, owners = critic_sequences(parameters.play, rollout, tokenizer)
+        shown = sequences.select(np.searchsorted(owners, credited.trajectories))
     batch = value_batch(read_arrays(opened(rollout)), credited, read_scores(values).per_token, shown)
     began = time.perf_counter()
     learn = _learn_on_the_policys_trunk if parameters.learner.with_critic else _learn_on_its_own_trunk

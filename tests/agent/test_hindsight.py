@@ -137,3 +137,4 @@ def test_a_privileged_critic_reads_the_right_answer_in_the_first_message(frame: 
         text = f"This solves the task: up from {trajectory.task.id}"
         assert sequence == shown_again(trajectory, text, frame, "Climb.")[0]
     assert len(shown_answers([], rules)) == 0
+    assert shown_answers([replace(trajectories[0], turns=()), *trajectories], rules) == sequences, "nothing was said"

@@ -114,10 +114,14 @@ def shown_hindsight(trajectories: Sequence[Trajectory], rules: EpisodeConfig) ->
 
 
 def shown_answers(trajectories: Iterable[Trajectory], rules: EpisodeConfig) -> SequenceBatch:
-    """Each episode as a critic reads it that is shown the right answer of its task: see `shown_again`."""
+    """Each episode as a critic reads it that is shown the right answer of its task: see `shown_again`.
+
+    One without a turn has no sequence: nothing was said in it.
+    """
     assert rules.frame is not None, "the answer is spelled in the frame of a tokenizer"
     world, write = rules.world, rules.format.escape
-    texts = ((each, write(f"This solves the task: {world.answer(each.task)}")) for each in trajectories)
+    played = (each for each in trajectories if each.turns)
+    texts = ((each, write(f"This solves the task: {world.answer(each.task)}")) for each in played)
     sequences = [shown_again(each, text, rules.frame, rules.instruction) for each, text in texts]
     return joined(sequences) if sequences else SequenceBatch.of([])
 

@@ -98,13 +98,10 @@ def value_batch(
     """The batch of a critic: all replies of the trajectories with credit, also those that the policy is not trained on.
 
     `values` has those of the critic, one per reply token of each trajectory of the rollout. `shown` has one sequence
-    per trajectory, where the critic reads others than the policy.
+    per trajectory with credit, where the critic reads others than the policy.
     """
     assert credited.value_targets is not None, "an estimator with a critic has targets for it"
-    if shown is not None:
-        sequences = shown.select(credited.trajectories)
-    else:
-        sequences, _ = rollout.select(credited.trajectories).segments(every_reply=True)
+    sequences = rollout.select(credited.trajectories).segments(every_reply=True)[0] if shown is None else shown
     return ValueBatch.of(
         sequences,
         sequences.reply_rows(values.select(credited.trajectories).values),
