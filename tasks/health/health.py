@@ -22,6 +22,7 @@ from turnwise.health.monitors import OF_PROBE, Values
 from turnwise.health.probe import ProbeParameters, probe_batch
 from turnwise.health.record import HEALTH, HealthParameters, HealthRecord, measure_iteration, record_health
 from turnwise.plugins import MONITOR, plugin_modules
+from turnwise.policy.adaptive_penalty import NEXT_COEFFICIENT
 from turnwise.policy.model_files import POLICY
 from turnwise.store import Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
@@ -88,12 +89,15 @@ def return_to(
 ) -> Reference:
     """Copy the healthy policy with its optimizer's state into a new artifact that depends on the alarm.
 
-    Its metrics say which iteration it sampled (`returned_to`) and how many returns there were (`returns`).
+    Its metrics say which iteration it sampled (`returned_to`) and how many returns there were (`returns`); the
+    coefficient of an adapted penalty goes on with the policy that it belongs to.
     """
     alarm = read_health(health).alarm
     with default_store().write("policy") as draft:
         draft.begin_with(opened(policy))
         draft.metrics.update(returned_to=alarm.healthy, returns=alarm.returns)
+        if (following := default_store().metrics(policy).get(NEXT_COEFFICIENT)) is not None:
+            draft.metrics[NEXT_COEFFICIENT] = following
     return draft.reference
 
 
