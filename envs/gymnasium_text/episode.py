@@ -33,9 +33,11 @@ class BorrowedEpisode(Environment):
         self._terminated = self._truncated = self._success = False
 
     def close(self) -> None:
-        """Return the environment to the game, unless it raised: another episode would begin with what is broken."""
+        """Return the environment to the game. One that raised is closed: no other episode begins with it."""
         if self._sound:
             self._game.give_back(self._environment)
+        else:
+            self._environment.close()
 
     @property
     def _ended(self) -> bool:

@@ -43,12 +43,16 @@ class Jammed(Doors):
     """The same with a lock that jams at the second door, for good."""
 
     jammed = False
+    closed = 0
 
     def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
         self.jammed = self.jammed or action == 1
         if self.jammed:
             raise RuntimeError("the lock jams")
         return super().step(action)
+
+    def close(self) -> None:
+        Jammed.closed += 1
 
 
 class Vector(Doors):
@@ -284,12 +288,14 @@ def test_a_single_start_cannot_be_apart(monkeypatch: pytest.MonkeyPatch) -> None
             world.tasks(split, 1)
 
 
-def test_an_environment_that_raised_is_not_lent_to_another_episode() -> None:
+def test_an_environment_that_raised_is_closed_and_not_lent_to_another_episode() -> None:
     world = GymnasiumText(**{**DOORS, "id": "TurnwiseJammed-v0"})
     broken = opened(world)
     with pytest.raises(RuntimeError, match="the lock jams"):
         broken.step("Second")
+    closed = Jammed.closed
     broken.close()
+    assert Jammed.closed == closed + 1, "whatever it holds, as a game's process, would stay"
     assert opened(world).step("First").rewards["reward"] == 0.5
 
 
