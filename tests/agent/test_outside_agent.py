@@ -135,10 +135,22 @@ def test_calls_are_read_for_an_agent_with_tools_and_are_the_same_text_when_it_se
     assert call["function"]["arguments"] == '{"at": "lake"}'
     assert text_of(answer) == text.replace("I look. ", "I look.\n")
     assert answer_of(text, False, 3) == said(text)
-    unread = "<tool_call>\n{look}\n</tool_call>"
-    assert answer_of(unread, True, 0) == said(unread)
     with pytest.raises(ConfigurationError, match=r"'image_url'.*TW-message-not-text"):
         text_of({"role": "user", "content": [{"type": "image_url"}]})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "{look}",
+        r'{"name": "look", "arguments": {"at": "\ud800"}}',
+        '{"name": "look", "arguments": {"at": ' + "[" * 100_000 + "}}",
+        '{"name": {"look": 1}, "arguments": {}}',
+    ],
+)
+def test_a_call_that_is_none_or_cannot_be_sent_is_answered_as_the_text_it_is(call: str) -> None:
+    unread = f"<tool_call>\n{call}\n</tool_call>"
+    assert answer_of(unread, True, 0) == said(unread)
 
 
 def test_rewards_stand_at_their_turns_and_an_episode_without_one_is_lost_and_never_0(frame: ConversationFrame) -> None:

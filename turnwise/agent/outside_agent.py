@@ -224,7 +224,8 @@ def answer_of(text: str, with_tools: bool, number: int) -> dict[str, Any]:
         try:
             call = json.loads(match[1])
             name, arguments = call["name"], json.dumps(call.get("arguments", {}), ensure_ascii=False)
-        except (ValueError, KeyError, TypeError):
+            (name + arguments).encode()  # half a surrogate pair is valid JSON, but no text that can be answered with
+        except (ValueError, KeyError, TypeError, RecursionError):
             return {"role": "assistant", "content": text}  # no call that could be read: the agent sees what was said
         function = {"name": name, "arguments": arguments}
         calls.append({"id": f"call_{number}_{place}", "type": "function", "function": function})
