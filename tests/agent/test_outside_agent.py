@@ -197,6 +197,26 @@ def test_a_limit_that_is_no_number_of_tokens_is_refused_and_reaches_no_engine(
         recorder(frame, lambda episodes: {}).complete("task", "1", asked)
 
 
+@pytest.mark.parametrize(
+    ("posted", "said"),
+    [
+        ({"reward": 1.0, "rewards": {"speed": 0.5}}, "reward or rewards; found both"),
+        ({"rewards": 1.0}, "numbers by name"),
+        ({"rewards": [["speed", 0.5]]}, "numbers by name"),
+        ({"turns": [0.5]}, "a list of such"),
+        ({"turns": {"tool": 0.5}}, "a list of such"),
+    ],
+)
+def test_a_reward_that_would_be_read_in_part_or_not_at_all_is_refused(
+    frame: ConversationFrame, posted: dict[str, Any], said: str
+) -> None:
+    of_agent = recorder(frame, lambda episodes: {})
+    of_agent.complete("task", "1", {"messages": [user("look")]})
+    with pytest.raises(Refused, match=said):
+        of_agent.reward("task", "1", posted)
+    assert of_agent.status["rewarded"] == 0
+
+
 def test_episodes_that_cannot_be_written_stay(frame: ConversationFrame) -> None:
     written: list[Sequence[RecordedEpisode]] = []
 

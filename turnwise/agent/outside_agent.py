@@ -335,8 +335,12 @@ class Recorder:
         """End an episode with its rewards."""
         if unread := posted.keys() - {"reward", "rewards", "turns"}:
             raise Refused(f"a reward has the keys reward, or rewards and turns; found {', '.join(sorted(unread))}")
-        rewards = {"reward": posted["reward"]} if "reward" in posted else dict(posted.get("rewards") or {})
-        turns = [dict(each) for each in posted.get("turns") or []]
+        if "reward" in posted and posted.get("rewards"):
+            raise Refused("an episode must get reward or rewards; found both: name the one among the others")
+        rewards = {"reward": posted["reward"]} if "reward" in posted else posted.get("rewards") or {}
+        turns = posted.get("turns") or []
+        if not isinstance(turns, list) or not all(isinstance(each, dict) for each in (rewards, *turns)):
+            raise Refused("rewards must be numbers by name, and turns a list of such, one per reply")
         for where, value in [item for each in (rewards, *turns) for item in each.items()]:
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise Refused(f"a reward must be a finite number; {where} is {value!r}")
