@@ -48,6 +48,7 @@ class SamplingThread:
             engine = self._make()
         except BaseException as error:
             self._ready.set_exception(error)
+            self._refuse(error)
             return
         self._ready.set_result(engine.context_length)
         awaited: dict[int, Future[Reply]] = {}
@@ -63,7 +64,7 @@ class SamplingThread:
                 number = next(numbers)
                 try:
                     engine.submit(number, context, reply_tokens)
-                except ValueError as error:
+                except Exception as error:
                     future.set_exception(error)
                 else:
                     awaited[number] = future
@@ -73,5 +74,12 @@ class SamplingThread:
             except Exception as error:  # whoever waits must hear of it, and nobody would read it here
                 for future in awaited.values():
                     future.set_exception(error)
-                raise
+                if open_:
+                    self._refuse(error)
+                break
         engine.close()
+
+    def _refuse(self, error: BaseException) -> None:
+        """Answer every request with the error, until `close`: one that comes later would wait for ever."""
+        while (submission := self._waiting.get()) is not None:
+            submission[-1].set_exception(error)
