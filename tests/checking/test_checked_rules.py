@@ -41,6 +41,13 @@ def changing(batch: CreditBatch) -> Ragged:
     return batch.on_every_turn(batch.totals("outcome") * 0.0)
 
 
+def clipping(batch: CreditBatch) -> Ragged:
+    """Changes what a critic has said, in place; done twice it is no other."""
+    assert batch.values is not None
+    np.clip(batch.values.values, -0.1, 0.1, out=batch.values.values)
+    return raw(batch)
+
+
 def overflowing(batch: CreditBatch) -> Ragged:
     with np.errstate(over="ignore", invalid="ignore"):
         return batch.on_every_turn(np.exp(batch.totals("outcome")) * 0.0)
@@ -49,6 +56,7 @@ def overflowing(batch: CreditBatch) -> Ragged:
 undeclared = Estimator(lambda batch: batch.on_reply_tokens(batch.turn_rewards), "token")
 needing = Estimator(raw, "turn", needs=("luck",))
 alone = Estimator(raw, "turn")
+of_clipped_values = Estimator(clipping, "turn", needs=("reply_lengths", "values"))
 
 
 def length(trajectory: Trajectory) -> float:
@@ -99,6 +107,7 @@ def test_every_rule_of_the_package_passes(name: str) -> None:
             {"the same batch gives the same", "order does not matter", "a constant added to a group cancels"},
         ),
         ("changing", {"the same batch gives the same"}),
+        ("of_clipped_values", {"the same batch gives the same"}),
         ("overflowing", {"any rewards give finite numbers"}),
         ("needing", {"the rule declares itself"}),
     ],

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -146,11 +147,11 @@ def numbers_are_finite(rule: CheckedRule) -> str:
 def credit_repeats(rule: CheckedRule) -> str:
     """Check that a batch gives the same advantages twice, and is not changed."""
     batch = rule.batch(longest=_longest(rule))
-    before = batch.turn_rewards.values.copy(), list(batch.outcome)
+    before = deepcopy(batch)
     first, second = rule.credited(batch), rule.credited(batch)
     if not np.array_equal(first.values, second.values):
         raise Broken("advantages must be a function of the batch; asked twice, the rule gave others")
-    if not np.array_equal(before[0], batch.turn_rewards.values) or before[1] != list(batch.outcome):
+    if batch != before:
         raise Broken("a rule must not change the batch; it did")
     return "to the last bit"
 
