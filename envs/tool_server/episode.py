@@ -93,6 +93,7 @@ def _arguments(text: str, tool: Tool) -> dict[str, Any] | str:
     texts = [name for name, told in properties.items() if told.get("type") == "string"]
     try:
         found = json.loads(text) if text.strip() else {}
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON, but cannot be sent
     except (ValueError, RecursionError):
         found = text
     if not isinstance(found, dict) and len(properties) == 1 and texts:

@@ -72,12 +72,14 @@ def test_what_a_policy_writes_wrongly_is_answered_and_never_raises(episode: Tool
         ("multiply[{}]", "Not an action."),
         ("add[1, 2]", "The arguments of add must be a JSON object with a, b."),
         ("add[" + "[" * 5000 + "]", "The arguments of add must be a JSON object"),
+        (r'add[{"a": "\ud83d", "b": 1}]', "The arguments of add must be a JSON object"),
         ('add[{"a": 1}]', "add does not take these arguments: 'b' is a required property."),
         ('add[{"a": "x", "b": 1}]', "add does not take these arguments: 'x' is not of type 'integer'."),
     ):
         step = episode.step(action)
         assert (step.valid, step.effective, step.terminated) == (False, False, False)
         assert step.observation.text.startswith(said)
+    assert episode.step(r'note[{"text": "\ud83d"}]').observation.text == r'{"text": "\ud83d"}', "text, not JSON"
     # What the tool itself refuses is a reply of it, and counted.
     failed = episode.step('divide[{"a": 1, "b": 0}]')
     assert (failed.valid, failed.metrics["failed_calls"]) == (False, 1.0)
