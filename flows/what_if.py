@@ -201,7 +201,8 @@ def _kept_of_policy(iteration: Iteration) -> Literal["everything", "weights", "n
         return "nothing"
     if not store.pruned(policy):
         return "everything"
-    return "weights" if base_reference(policy) is None else "nothing"
+    whole = base_reference(policy) is None and not store.pruned(policy, ("critic/*",))
+    return "weights" if whole else "nothing"  # a critic on the trunk has a part in the gradient
 
 
 def _require_kept(run: RecordedRun, number: int, what: str, needed: Reference, files: Sequence[str]) -> None:
