@@ -132,6 +132,8 @@ class AblationResult(ComputedRuns):
     report: ReportData
     repeat: str
     """Whether earlier results with these parameters had this digest, and if not, why; empty where there are none."""
+    recorded_as: str
+    """The id of its run in MLflow: other ablations may have its name."""
 
 
 def publish(
@@ -177,4 +179,5 @@ def publish(
             logger.warning("no policy was registered as %s: every run was ended before its last evaluation", name)
         else:
             logger.info("the policy of %s is registered in MLflow as models:/%s@best", best.name, name)
-    return AblationResult(folder, digest, computed, found, outcome.left_out, data, repeat)
+    recorded_as = record.tracked.parent.id
+    return AblationResult(folder, digest, computed, found, outcome.left_out, data, repeat, recorded_as)

@@ -40,7 +40,7 @@ class FinishedAblation(RecordedRuns):
     def __init__(self, experiment: Experiment, result: AblationResult) -> None:
         self.experiment, self.result = experiment, result
         self.report = AblationReport(result.report, result.folder)
-        recorded = runs(experiment.ablation.name, tracking=tracking_uri(experiment))
+        recorded = runs(result.recorded_as, tracking=tracking_uri(experiment))
         super().__init__(list(recorded), recorded.tracking)
 
     @property
