@@ -146,6 +146,20 @@ def test_one_seed_decides_nothing() -> None:
     )
 
 
+def test_what_others_with_several_seeds_have_decided_is_said_although_one_has_a_single_seed() -> None:
+    runs = {"a": (0.1, 0.12, 0.11), "b": (0.5, 0.53, 0.5), "c": (0.9,)}
+    results = {
+        name: Results({seed: {"x": value, "y": value + 0.01 * seed} for seed, value in enumerate(values)})
+        for name, values in runs.items()
+    }
+    assert finding(judge("success", results)).startswith("b beats a by 0.40 ")
+
+
+def test_of_policies_one_task_decides_nothing() -> None:
+    results = {name: Results({0: {"x": value}}) for name, value in (("a", 0.2), ("b", 0.3))}
+    assert finding(judge("success", results, policies=True)).startswith("One task decides nothing; ")
+
+
 def test_without_a_warm_start_or_a_second_variant_there_is_nothing_to_compare_with() -> None:
     alone = VariantResult("a", interval(0.5), interval(0.5), None, None)
     assert finding(judgement([alone], [])) == "There is only a, 0.50 in success: nothing to compare."

@@ -14,6 +14,7 @@ from dataclasses import replace
 from turnwise.reporting.formatting import number, race_summary, signed, with_bounds
 from turnwise.results.report_data import ReportData
 from turnwise.statistics import Comparison, Interval, Judgement
+from turnwise.statistics.interval import SINGULAR
 
 DIGITS = 2
 MOST_NAMED = 4
@@ -46,10 +47,12 @@ def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
     grpo-or; all but grpo-mr beat the warm start; with greedy replies all beat it (return-to-go +0.31, grpo-or +0.24,
     grpo-mr +0.22).`
     """
-    if any(standing.mean.count == 1 for standing in judgement.standings):
+    single = [standing.mean for standing in judgement.standings if standing.mean.count == 1]
+    # Others, with several seeds, may have been decided.
+    if single and all(each.verdict == "one seed: not decided" for each in judgement.comparisons):
         best = max(judgement.standings, key=lambda standing: standing.mean.value)
         return (
-            f"One seed decides nothing; the highest {judgement.measure} is {best.name}'s, "
+            f"One {SINGULAR[single[0].over]} decides nothing; the highest {judgement.measure} is {best.name}'s, "
             f"{number(best.mean.value, DIGITS)}."
         )
     greedy_gains = [] if greedy is None else greedy.gains
