@@ -90,6 +90,17 @@ def test_results_in_between_of_other_parameters_hide_nothing(folder: Path) -> No
     assert "avx512f" in compared_with_former(folder, digests("new"))
 
 
+@pytest.mark.parametrize("damaged", ["", "<<<<<<< HEAD\n"])
+def test_digests_that_cannot_be_read_hide_the_committed_ones_no_more_than_missing_ones(
+    folder: Path, damaged: str
+) -> None:
+    lay_down(folder, digests("same"))
+    git("add", ".")
+    git("commit", "-m", "results")
+    (folder / DIGESTS_FILE).write_text(damaged)
+    assert compared_with_former(folder, digests("same")) == "the digests that digests.json had"
+
+
 def test_the_recorded_default_experiment_has_every_run_and_every_iteration_of_params_yaml() -> None:
     experiment, recorded = load(ROOT / "params.yaml"), ROOT / "results" / "credit"
     variants, seeds = experiment.ablation.variants, experiment.ablation.all_seeds

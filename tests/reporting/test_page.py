@@ -1,4 +1,5 @@
 import csv
+import json
 import os
 import re
 import subprocess
@@ -240,6 +241,15 @@ def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_forme
         + [f"metrics/{re.sub('[^a-z-]+', '-', row.name)}.json" for row in report.rows]
         + [f"figures/{name}.{suffix}" for name in figures for suffix in ("csv", "png")]
     )
+
+
+def test_a_note_of_what_was_drawn_that_a_power_failure_has_cut_has_the_report_drawn_again(report, written, tmp_path):
+    drawn = tmp_path / "drawn.json"
+    drawn.write_text("")
+    write_report(small(report), written, drawn=drawn)
+    assert set(json.loads(drawn.read_text())["files"]) == {
+        name for name in files(written) if name.startswith("figures/") or name == "report.html"
+    }
 
 
 def test_the_curves_as_csv_are_those_of_the_report_data(report, written):

@@ -114,7 +114,11 @@ def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
 
     Empty if neither was made with these parameters. Digests that do not record their parameters count as comparable.
     """
-    for former in _former_digests(folder):
+    for text in _former_digests(folder):
+        try:
+            former = json.loads(text)
+        except ValueError:  # a part of a file, after a power failure, or one with the marks of a merge
+            continue
         origin = former.get("made", {})
         if origin.get("parameters", digests["made"]["parameters"]) == digests["made"]["parameters"]:
             if former["all"] == digests["all"]:
@@ -123,14 +127,14 @@ def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
     return ""
 
 
-def _former_digests(folder: Path) -> Iterator[dict[str, Any]]:
+def _former_digests(folder: Path) -> Iterator[str | bytes]:
     """Earlier digests: from the folder, then from the commit, since DVC deletes the former before it runs a stage."""
     path = folder / DIGESTS_FILE
     if path.is_file():
-        yield json.loads(path.read_text(encoding="utf-8"))
+        yield path.read_bytes()
     root = project_root()
     if path.is_relative_to(root) and (text := run_environment.committed_text(path.relative_to(root), root)) is not None:
-        yield json.loads(text)
+        yield text
 
 
 def with_circumstances(

@@ -78,9 +78,10 @@ def _source(data: bytes) -> str:
 
 def _holds(folder: Path, drawn: Path, source: str) -> bool:
     """Whether the folder holds page and figures as they were drawn from this source."""
-    if not drawn.is_file():
+    try:
+        kept = json.loads(drawn.read_bytes())
+    except (FileNotFoundError, ValueError):  # never drawn, or a power failure has left a part of the file
         return False
-    kept = json.loads(drawn.read_text(encoding="utf-8"))
     return kept["source"] == source and all(
         (folder / name).is_file() and sha256_of(folder / name) == content for name, content in kept["files"].items()
     )
