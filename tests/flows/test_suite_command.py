@@ -18,6 +18,7 @@ from turnwise.reporting.html.pages import suite_page
 from turnwise.results.cells import cell
 from turnwise.statistics.suite import Suite
 from turnwise.tracking.finding import find_all_runs
+from turnwise.tracking.library import PARENT
 from turnwise.world import make_world
 
 SEEDS = (1, 2, 3)
@@ -60,6 +61,14 @@ def test_what_is_recorded_is_measured_and_what_is_not_is_said(home: Path) -> Non
     unheard = collected(rules=["good", "unheard-of"])
     assert unheard.missing == [f"unheard-of in {world}: no run" for world in (small, large)]
     assert unheard.headline == "No world has runs of all 2 rules"
+
+
+def test_two_sets_of_parameters_are_two_worlds_though_ablations_of_one_name_had_them(home: Path) -> None:
+    runs = [replace(run, ablation="lakes") for run in find_all_runs(tracking_uri())]
+    parents = list(dict.fromkeys(run.tags[PARENT][:6] for run in runs))
+    report = collect_suite(runs, ["good", "poor"])
+    assert report.worlds == [f"frozen_lake (lakes {parent})" for parent in parents[:2]]
+    assert report.suite is not None and report.suite.worlds == report.worlds
 
 
 def test_names_that_no_run_has_are_refused_with_those_that_are_recorded(home: Path) -> None:

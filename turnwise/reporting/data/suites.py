@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -162,15 +163,23 @@ def _identity(run: RecordedRun) -> tuple[str, str]:
 
 
 def _world_labels(runs: Sequence[RecordedRun]) -> dict[tuple[str, str], str]:
-    """The worlds' names; where one name has several sets of parameters, with the ablation that first had them."""
-    ablations: dict[tuple[str, str], str] = {}
+    """The worlds' names; where one name has several sets of parameters, with the ablation that first had them.
+
+    Where ablations of one name had several, with its id, too: as one they would count by their newest alone.
+    """
+    first: dict[tuple[str, str], RecordedRun] = {}
     for run in runs:
-        ablations.setdefault(_identity(run), run.ablation)
-    names = [name for name, _ in ablations]
-    return {
-        (name, digest): name if names.count(name) == 1 else f"{name} ({ablation})"
-        for (name, digest), ablation in ablations.items()
-    }
+        first.setdefault(_identity(run), run)
+    names = Counter(name for name, _ in first)
+    ablations = Counter((name, run.ablation) for (name, _), run in first.items())
+
+    def label(name: str, run: RecordedRun) -> str:
+        if names[name] == 1:
+            return name
+        alike, parent = ablations[name, run.ablation] > 1, run.tags.get(PARENT, "")
+        return f"{name} ({run.ablation}{f' {parent[:6]}' if alike else ''})"
+
+    return {(name, digest): label(name, run) for (name, digest), run in first.items()}
 
 
 def _normalised(run: RecordedRun) -> float | None:
