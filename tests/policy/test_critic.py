@@ -170,18 +170,6 @@ def test_where_all_returns_are_equal_there_is_no_variance_to_explain(make_policy
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_a_return_that_is_none_is_no_target(make_policy: MakePolicy) -> None:
-    """One value per turn: the other tokens' values receive nothing, so it is as if the loss were over these alone."""
-    policy = make_policy(0)
-    critic, sequence = taught(own(policy)), two_turn_sequences()[0]
-    count = sum(sequence.mask)
-    values = tuple(critic.values([sequence], 1000)[0])
-    returns = tuple(2.0 if index == 3 else None for index in range(count))
-    metrics = critic.update(ValueBatch.of([sequence], [values], [returns]), SETTINGS, seed=0)
-    assert metrics["value_loss"] == pytest.approx(0.5 * (values[3] - 2.0) ** 2, rel=1e-5)
-    assert (metrics["value_mean"], metrics["return_mean"]) == (values[3], 2.0)
-
-
 def test_mini_batches_deal_every_sequence_once_per_epoch_in_an_order_of_the_seed(make_policy: MakePolicy) -> None:
     batch = a_value_batch(own(make_policy(0)))
     settings = SETTINGS.changed(mini_batches=4, epochs=2)
@@ -385,12 +373,13 @@ def test_a_critic_for_the_policys_trunk_does_not_get_one_of_its_own(make_policy:
     [
         (((0.0,),), ((1.0, 1.0),), "values must have one number per reply token"),
         (((0.0, 0.0),), ((1.0,),), "returns must have one number per reply token"),
-        (((0.0, 0.0),), ((None, None),), "a return to learn from; found none"),
         (((0.0, 0.0),), ((math.nan, 1.0),), r"returns.*TW-not-finite"),
-        (((math.inf, 0.0),), ((None, 1.0),), r"values.*TW-not-finite"),
+        (((math.inf, 0.0),), ((0.0, 1.0),), r"values.*TW-not-finite"),
     ],
 )
 def test_a_batch_that_does_not_match_is_refused(values: Any, returns: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match="a return to learn from; found none"):
+        ValueBatch.of([TokenSequence((9,), (-1,), (0.0,))], [()], [()])
     sequence = TokenSequence((9, 3, 4), (-1, 0, 0), (0.0, -1.0, -1.0))
     with pytest.raises((ValueError, NotFiniteError), match=reason):
         ValueBatch.of([sequence], values, returns)

@@ -59,7 +59,7 @@ def a_batch() -> UpdateBatch:
     ).with_values(*values_and_returns())
 
 
-def values_and_returns() -> tuple[list[list[float]], list[list[float | None]]]:
+def values_and_returns() -> tuple[list[list[float]], list[list[float]]]:
     counts = [sum(sequence.mask) for sequence in two_turn_sequences()]
     return (
         [[0.1 * place for place in range(count)] for count in counts],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,14 +36,11 @@ ADVANTAGES = [(1.0, -0.5), (0.0, 0.0), (-2.0, 0.25), (0.5, 0.5), (-0.125, -1.0),
 
 
 def a_batch(advantages: list[tuple[float, float]] = ADVANTAGES) -> UpdateBatch:
-    """Values and returns are exact in float32; every third reply token is no target."""
+    """Values and returns are exact in float32."""
     sequences = two_turn_sequences()
     places = [range(sum(sequence.mask)) for sequence in sequences]
     values = [[((3 * place + row) % 5 - 2) / 4 for place in of_row] for row, of_row in enumerate(places)]
-    returns = [
-        [None if place % 3 == 2 else ((place + 2 * row) % 7 - 2) / 4 for place in of_row]
-        for row, of_row in enumerate(places)
-    ]
+    returns = [[((place + 2 * row) % 7 - 2) / 4 for place in of_row] for row, of_row in enumerate(places)]
     return UpdateBatch.from_turns(sequences, advantages).with_values(values, returns)
 
 
@@ -94,7 +90,7 @@ def gradients_of_the_value_loss(policy: Path) -> Gradients:
     for sequence, old_values, returns in zip(batch.sequences, batch.values, batch.returns, strict=True):
         hidden = learner.model.base_model(input_ids=torch.tensor([sequence.tokens])).last_hidden_state[0]
         for place, mask in enumerate(sequence.mask):
-            if mask and not math.isnan(returns[place]):
+            if mask:
                 value = (head.weight @ hidden[place - 1] + head.bias).squeeze()
                 near = old_values[place] + (value - old_values[place]).clamp(-0.2, 0.2)
                 terms.append(torch.maximum((value - returns[place]) ** 2, (near - returns[place]) ** 2) / 2)
@@ -202,15 +198,13 @@ def test_a_mismatch_leaves_no_gradient_behind(make_policy: MakePolicy) -> None:
 
 
 def test_values_follow_their_turn() -> None:
-    """Two turns of two reply tokens each; the last token of each is no target."""
+    """Two turns of two reply tokens each."""
     sequence = TokenSequence((9, 3, 4, 9, 5, 6), (-1, 0, 0, -1, 1, 1), (0.0, -1.0, -1.0, 0.0, -1.0, -1.0))
-    batch = UpdateBatch.from_turns([sequence], [(1.0, 2.0)]).with_values(
-        [[0.1, 0.2, 0.3, 0.4]], [[1.0, None, 3.0, None]]
-    )
-    assert batch.value_batch() == ValueBatch.of([sequence], [(0.1, 0.2, 0.3, 0.4)], [(1.0, None, 3.0, None)])
+    values, returns = [(0.1, 0.2, 0.3, 0.4)], [(1.0, 2.0, 3.0, 4.0)]
+    batch = UpdateBatch.from_turns([sequence], [(1.0, 2.0)]).with_values(values, returns)
+    assert batch.value_batch() == ValueBatch.of([sequence], values, returns)
     turns = batch.turn_by_turn().value_batch()
-    assert turns == ValueBatch.of(turns.sequences, [(0.1, 0.2), (0.3, 0.4)], [(1.0, None), (3.0, None)])
-    assert turns.has_target.tolist() == [[True, False], [True, False]]
+    assert turns == ValueBatch.of(turns.sequences, [(0.1, 0.2), (0.3, 0.4)], [(1.0, 2.0), (3.0, 4.0)])
 
 
 def test_settings_a_batch_and_a_learner_that_do_not_belong_together_are_refused(make_policy: MakePolicy) -> None:

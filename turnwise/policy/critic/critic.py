@@ -208,16 +208,14 @@ class Critic(ValueFunction):
     def loss(
         self, states: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip: float | None
     ) -> tuple[torch.Tensor, ValueTally]:
-        """The clipped value loss, summed over heads and the reply tokens that have a target, and sums for its metrics.
+        """The clipped value loss, summed over heads and reply tokens, and sums for its metrics.
 
         `states` are the hidden states that predict the reply tokens, [replies, hidden]. `old_values` are the values
-        that the returns were computed with, and `returns` are NaN where there is no target: both [replies].
+        that the returns were computed with: both [replies].
         """
-        taught = ~returns.isnan()
-        values, old, wanted = self.values_by_head(states[taught]), old_values[taught, None], returns[taught, None]
-        result = clipped_value_loss(values, old, wanted, clip)
+        result = clipped_value_loss(self.values_by_head(states), old_values[:, None], returns[:, None], clip)
         total = result.loss.sum()
-        return total, ValueTally(int(taught.sum().item()), total.item(), int(result.clipped.sum().item()))
+        return total, ValueTally(len(returns), total.item(), int(result.clipped.sum().item()))
 
     def step(self, settings: CriticSection) -> float:
         """Take one AdamW step with the accumulated gradient; return its norm before clipping."""
@@ -256,7 +254,7 @@ class Critic(ValueFunction):
                 states = self._states_of(micro_batch)
             old, wanted = (at_reply_tokens(rows, micro_batch) for rows in (old_values, returns))
             total, reported = self.loss(states, old, wanted, settings.clip)
-            (total / part.targets).backward()
+            (total / len(part.returns.values)).backward()
             tally += reported
         if self._peers is not None:
             tallies = [ValueTally(**each) for each in self._peers.gathered(asdict(tally))]
@@ -281,7 +279,7 @@ def _stored_head(folder: Path) -> dict[str, torch.Tensor]:
 
 def value_metrics(tally: ValueTally, gradient_norms: Sequence[float], batch: ValueBatch) -> dict[str, float]:
     """The metrics of a critic's optimizer steps on a batch, as `Critic.update` lists them."""
-    values, returns = batch.pairs()
+    values, returns = batch.values.values.tolist(), batch.returns.values.tolist()
     explained = explained_variance(values, returns)
     return {
         "value_loss": tally.loss / tally.targets,

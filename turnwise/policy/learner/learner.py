@@ -461,7 +461,7 @@ class Learner(ScoredPolicy):
         weights = batch.token_weights(settings)
         value_weight = 0.0
         if settings.critic is not None:
-            value_weight = (settings.critic.coefficient or 0.0) / batch.value_batch().targets
+            value_weight = (settings.critic.coefficient or 0.0) / int(batch.sequences.mask.sum())
         everything = [(True, list(range(len(batch.sequences))))]
         tally = UpdateTally()
         for has_signal, indices in batch.by_signal() if settings.advantages_alone else everything:

@@ -84,7 +84,7 @@ class UpdateBatch:
     values: Ragged | None = None
     """Values that the returns were computed with, by a critic on the policy's trunk; required where it is trained."""
     returns: Ragged | None = None
-    """The targets of that critic; NaN at reply tokens without a target."""
+    """The targets of that critic."""
 
     def __post_init__(self) -> None:
         if not np.array_equal(self.advantages.offsets, self.sequences.offsets):
@@ -159,14 +159,13 @@ class UpdateBatch:
             ),
         )
 
-    def with_values(self, values: Rows, returns: Ragged | Sequence[Sequence[float | None]]) -> UpdateBatch:
+    def with_values(self, values: Rows, returns: Rows) -> UpdateBatch:
         """The batch with the training data of a critic on the policy's trunk.
 
-        `values` and `returns` have one row per sequence, with one number per reply token; a return that is None is no
-        target. Raises ValueError as `ValueBatch` does.
+        `values` and `returns` have one row per sequence, with one number per reply token. Raises ValueError as
+        `ValueBatch` does.
         """
-        taught = ValueBatch.of(self.sequences, values, returns)
-        of_values, of_returns = taught.per_token()
+        of_values, of_returns = ValueBatch.of(self.sequences, values, returns).per_token()
         return replace(self, values=of_values, returns=of_returns)
 
     def with_selected_tokens(
@@ -192,13 +191,10 @@ class UpdateBatch:
     def value_batch(self) -> ValueBatch:
         """The training data of a critic on the policy's trunk, with one number per reply token."""
         assert self.values is not None and self.returns is not None, "require_inputs_of has seen to it"
-        mask = self.sequences.mask
-        no_target = np.isnan(self.returns.values[mask])
-        values, returns, has_target = (
-            self.sequences.reply_rows(each)
-            for each in (self.values.values[mask], np.where(no_target, 0.0, self.returns.values[mask]), ~no_target)
+        values, returns = (
+            self.sequences.reply_rows(each.values[self.sequences.mask]) for each in (self.values, self.returns)
         )
-        return ValueBatch(self.sequences, values, returns, has_target)
+        return ValueBatch(self.sequences, values, returns)
 
     @property
     def sequences_of_samples(self) -> dict[int, list[int]]:
