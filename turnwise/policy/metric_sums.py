@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -46,33 +46,19 @@ class UpdateTally:
     """The sums of a critic on the policy's trunk."""
 
     def __add__(self, other: UpdateTally) -> UpdateTally:
+        summed = [name for name in vars(self) if name not in ("mismatch_maximum", "further")]
         return UpdateTally(
-            tokens=self.tokens + other.tokens,
-            unpadded=self.unpadded + other.unpadded,
-            padded=self.padded + other.padded,
-            loss=self.loss + other.loss,
-            ratio=self.ratio + other.ratio,
-            clipped_low=self.clipped_low + other.clipped_low,
-            clipped_high=self.clipped_high + other.clipped_high,
-            divergence=self.divergence + other.divergence,
-            entropy=self.entropy + other.entropy,
-            mismatch=self.mismatch + other.mismatch,
+            **{name: getattr(self, name) + getattr(other, name) for name in summed},
             mismatch_maximum=max(self.mismatch_maximum, other.mismatch_maximum),
-            objective=self.objective + other.objective,
             further={
                 name: self.further.get(name, 0.0) + other.further.get(name, 0.0)
                 for name in {**self.further, **other.further}
             },
-            values=self.values + other.values,
         )
-
-    def values_by_name(self) -> dict[str, Any]:
-        """All sums as plain values, which `from_values` reads."""
-        return asdict(self)
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> UpdateTally:
-        """The sums that `values_by_name` wrote."""
+        """The sums that `asdict` has made plain values of."""
         return cls(**{**values, "values": ValueTally(**values["values"])})
 
     def means(self) -> dict[str, float]:

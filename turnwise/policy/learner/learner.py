@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -473,7 +473,7 @@ class Learner(ScoredPolicy):
                         loss.backward()
                     tally += reported
         if self._peers is not None:
-            tallies = [UpdateTally.from_values(each) for each in self._peers.gathered(tally.values_by_name())]
+            tallies = [UpdateTally.from_values(each) for each in self._peers.gathered(asdict(tally))]
             tally = sum(tallies[1:], tallies[0])
         return tally + UpdateTally(unpadded=len(batch.sequences.tokens))
 
