@@ -6,15 +6,13 @@ folders: `base` holds the weights in Hugging Face's layout, `policy` the adapter
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
-import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
-from turnwise.policy.adapter import add_adapter, restore_adapter, saved_adapter
-from turnwise.policy.model import aligned, forget_contradictions, write_merged
+from turnwise.policy.adapter import restore_adapter, saved_adapter
+from turnwise.policy.model import aligned, named_precision, read_model, write_merged
 from turnwise.policy.model_files import model_files
 
 
@@ -24,12 +22,7 @@ def load_adapted(base: Path, policy: Path) -> PreTrainedModel:
     These are the learner's to the bit: the frozen weights are rounded to the precision that it computed in.
     """
     settings = saved_adapter(policy)
-    precision = getattr(torch, json.loads((policy / "config.json").read_text(encoding="utf-8"))["dtype"])
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        str(base), dtype=precision, attn_implementation="sdpa", trust_remote_code=False
-    )
-    forget_contradictions(model)
-    add_adapter(model, settings)
+    model = read_model(base, named_precision(policy), settings)
     restore_adapter(model, policy, settings)
     return aligned(model.eval())
 

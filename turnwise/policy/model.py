@@ -33,7 +33,7 @@ from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from turnwise.config.model_settings import ModelSettings
+from turnwise.config.model_settings import Adapter, ModelSettings
 from turnwise.errors import ConfigurationError
 from turnwise.policy.adapter import ADAPTER_NAME, add_adapter, on_cpu, save_adapter
 from turnwise.policy.side_by_side import SIDE_BY_SIDE, can_lie_side_by_side
@@ -60,16 +60,21 @@ def load_policy(
     """
     require_device(settings, device)
     frozen_dtype = torch.float32 if settings.adapter is None else dtype_of(settings)
+    return _prepared(read_model(policy, frozen_dtype, settings.adapter), settings, device, held_on or device)
+
+
+def read_model(policy: Path | str, dtype: torch.dtype | str, adapter: Adapter | None = None) -> PreTrainedModel:
+    """The model of `policy` in this precision, `auto` for its own, and with a new adapter where one is given."""
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        str(policy), dtype=frozen_dtype, attn_implementation="sdpa", trust_remote_code=False
+        str(policy), dtype=dtype, attn_implementation="sdpa", trust_remote_code=False
     )
-    forget_contradictions(model)
-    if settings.adapter is not None:
-        add_adapter(model, settings.adapter)
-    return _prepared(model, settings, device, held_on or device)
+    _forget_contradictions(model)
+    if adapter is not None:
+        add_adapter(model, adapter)
+    return model
 
 
-def forget_contradictions(model: PreTrainedModel) -> None:
+def _forget_contradictions(model: PreTrainedModel) -> None:
     """Reduce a generation configuration that contradicts itself to its special tokens.
 
     Some published ones set a temperature without `do_sample`. transformers reads them and refuses to save them. The
@@ -165,31 +170,34 @@ def save_policy(
         model.config.save_pretrained(folder)
         if model.generation_config is not None:
             model.generation_config.save_pretrained(folder)
-        _name_precision(folder, settings)
+        name_precision(folder, settings.precision)
         save_adapter(model, folder, settings.adapter, base)
         return
     weights = dict(merged_weights(model))
     if model in _saved:
         _save_again(model, folder, weights)
     else:
-        _write(model, folder, weights)
-        _name_precision(folder, settings)
+        model.save_pretrained(folder, state_dict=weights, max_shard_size="1000GB")
+        name_precision(folder, settings.precision)
         _remember_saved(model, folder, weights)
 
 
 def write_merged(model: PreTrainedModel, folder: Path) -> None:
     """Write all weights in Hugging Face's layout, with an adapter merged, into one file."""
-    _write(model, folder, dict(merged_weights(model)))
+    model.save_pretrained(folder, state_dict=dict(merged_weights(model)), max_shard_size="1000GB")
 
 
-def _write(model: PreTrainedModel, folder: Path, weights: dict[str, torch.Tensor]) -> None:
-    model.save_pretrained(folder, state_dict=weights, max_shard_size="1000GB")
-
-
-def _name_precision(folder: Path, settings: ModelSettings) -> None:
+def name_precision(folder: Path, precision: str) -> None:
+    """Write the precision that the model computes in into the folder's `config.json`."""
     configuration = folder / "config.json"
-    values = {**json.loads(configuration.read_text(encoding="utf-8")), "dtype": settings.precision}
+    values = {**json.loads(configuration.read_text(encoding="utf-8")), "dtype": precision}
     configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def named_precision(folder: Path) -> torch.dtype:
+    """The precision that the folder's `config.json` names."""
+    named: torch.dtype = getattr(torch, json.loads((folder / "config.json").read_text(encoding="utf-8"))["dtype"])
+    return named
 
 
 _saved: WeakKeyDictionary[PreTrainedModel, tuple[frozenset[str], dict[str, bytes]]] = WeakKeyDictionary()

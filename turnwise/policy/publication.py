@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig
 
+from turnwise.policy.model import name_precision
 from turnwise.policy.model_files import model_files
 from turnwise.policy.tokenizer import GENERATION_FILE, load_frame
 from turnwise.store import MANIFEST
@@ -21,11 +21,9 @@ def publish_weights(policy: Path, folder: Path) -> None:
         if path.suffix == ".safetensors":
             rounded = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(path).items()}
             save_file(rounded, folder / path.name, metadata={"format": "pt"})
-        elif path.name == "config.json":
-            values = {**json.loads(path.read_text(encoding="utf-8")), "dtype": "bfloat16"}
-            (folder / path.name).write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         else:
             shutil.copyfile(path, folder / path.name)
+    name_precision(folder, "bfloat16")
 
 
 def export_policy(policy: Path, tokenizer: Path, folder: Path, *, temperature: float) -> None:

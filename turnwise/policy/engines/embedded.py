@@ -14,7 +14,6 @@ submissions alone.
 
 from __future__ import annotations
 
-import json
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from turnwise.errors import NotFiniteError
 from turnwise.policy.adapted import load_adapted, write_whole_policy
@@ -35,7 +34,7 @@ from turnwise.policy.engines.cache_size import embedded_slots
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit, require_idle
 from turnwise.policy.engines.forward import Forward, Integers, NewTokens, WholeForward
 from turnwise.policy.engines.fused import FusedForward
-from turnwise.policy.model import ALIGNMENT, merged_weights
+from turnwise.policy.model import ALIGNMENT, merged_weights, named_precision, read_model
 
 DRAWN_AT_ONCE = 2**22
 """Most probabilities that are in memory at once when tokens are drawn, unless one row alone has more."""
@@ -242,11 +241,7 @@ def _read_whole(policy: Path, base: Path | None, device: torch.device) -> PreTra
         with TemporaryDirectory() as folder:
             write_whole_policy(base, policy, Path(folder))
             return _read_whole(Path(folder), None, device)
-    dtype = torch.float32 if device.type == "cpu" else "auto"
-    model = AutoModelForCausalLM.from_pretrained(
-        str(policy), dtype=dtype, attn_implementation="sdpa", trust_remote_code=False
-    )
-    return model.to(device).eval()
+    return read_model(policy, torch.float32 if device.type == "cpu" else "auto").to(device).eval()
 
 
 def engine_weights(model: PreTrainedModel, policy: Path, device: torch.device) -> Mapping[str, torch.Tensor]:
@@ -255,9 +250,7 @@ def engine_weights(model: PreTrainedModel, policy: Path, device: torch.device) -
     Tied tensors stay one. Aligned, since the rounding of a product with a vector depends on where in memory a matrix
     begins.
     """
-    dtype = torch.float32
-    if device.type != "cpu":
-        dtype = getattr(torch, json.loads((policy / "config.json").read_text(encoding="utf-8"))["dtype"])
+    dtype = torch.float32 if device.type == "cpu" else named_precision(policy)
     # A tensor that was made for this call alone is gone when the next one is made, which may have its address then.
     suited: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
     weights: dict[str, torch.Tensor] = {}
