@@ -17,7 +17,7 @@ from transformers import LlamaForCausalLM
 from turnwise.errors import ConfigurationError
 from turnwise.policy.gguf_models import CONVERSION_FILE, convert, in_words, read_header, require_gguf
 from turnwise.policy.published import ModelUse, require_usable
-from turnwise.policy.sizes import count
+from turnwise.policy.sizes import configured_dimensions, count
 from turnwise.policy.tokenizer import load_frame
 from turnwise.store.digests import sha256_of
 
@@ -77,11 +77,12 @@ def test_the_same_content_gives_the_same_bytes_whatever_its_name(tmp_path: Path)
 def test_the_header_tells_the_sizes_and_the_template(tmp_path: Path) -> None:
     model = write_gguf(tmp_path / "model.gguf", gguf.GGMLQuantizationType.Q8_0)
     header = read_header(tmp_path / "model.gguf")
-    assert header.dimensions is not None and header.tied
-    assert count(header.dimensions.shapes) == sum(each.numel() for each in model.parameters())
+    dimensions = configured_dimensions(header.configuration)
+    assert dimensions is not None and header.tied
+    assert count(dimensions.shapes) == sum(each.numel() for each in model.parameters())
     assert header.configuration["max_position_embeddings"] == POSITIONS
     assert header.chat_template is not None and "<|im_start|>" in header.chat_template
-    assert header.precision == "Q8_0 (15 tensors), F32 (5)"
+    assert in_words(header.precisions) == "Q8_0 (15 tensors), F32 (5)"
 
 
 def refused(path: Path) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from turnwise.errors import ConfigurationError, first_line
-from turnwise.policy.sizes import FAMILIES, Dimensions, configured_dimensions
+from turnwise.policy.sizes import FAMILIES
 
 CONVERSION_FILE = "converted_from.json"
 """In a converted folder: the content and the precisions of the GGUF that it was made from, and by which versions."""
@@ -68,30 +68,15 @@ class GgufHeader:
         return self.metadata.get("tokenizer.chat_template")
 
     @property
-    def vocabulary(self) -> int:
-        """The number of tokens."""
-        return int(self.metadata.get("tokenizer.ggml.tokens", 0))
-
-    @property
     def configuration(self) -> dict[str, Any]:
         """The sizes under the names of a `config.json`."""
         named = {name: self.metadata.get(f"{self.architecture}.{key}") for name, key in _SIZES.items()}
         return {
             "model_type": self.architecture,
-            "vocab_size": self.vocabulary,
+            "vocab_size": int(self.metadata.get("tokenizer.ggml.tokens", 0)),
             "tie_word_embeddings": self.tied,
             **{name: size for name, size in named.items() if size is not None},
         }
-
-    @property
-    def dimensions(self) -> Dimensions | None:
-        """The dimensions of the model; None for an architecture of another family than the known ones."""
-        return configured_dimensions(self.configuration)
-
-    @property
-    def precision(self) -> str:
-        """The precisions in words: see `in_words`."""
-        return in_words(self.precisions)
 
 
 def in_words(precisions: Mapping[str, int]) -> str:
