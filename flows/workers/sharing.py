@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
@@ -185,7 +186,7 @@ def shared_runs(
 
         return ProcessWorkers(workers, samplers - 1, display, console.print)
 
-    with sampling_ahead(samplers > 0, display.finished_by_worker, console.print) as sampler:
+    with sampling_ahead(samplers > 0, partial(display.finished, process="a worker"), console.print) as sampler:
         shared = SharedRuns(
             experiment,
             prepared,

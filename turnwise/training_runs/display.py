@@ -70,10 +70,9 @@ class Display(Observer):
     ) -> None:
         """Show the `expected` calls of stages as they return.
 
-        They are shared by `processes`; the others report through `worker` and `finished_by_worker`. `reached` is told
-        the share that is done after each of them, and `log` gets the lines of a log, both also from other threads.
-        `of_model` has the seconds that the policy's size adds to a call of each kind. Of the `recorded` ones nothing
-        will be computed.
+        They are shared by `processes`; the others report through `worker` and `finished`. `reached` is told the share
+        that is done after each of them, and `log` gets the lines of a log, both also from other threads. `of_model` has
+        the seconds that the policy's size adds to a call of each kind. Of the `recorded` ones nothing will be computed.
         """
         self.computed = 0
         self.found = 0
@@ -107,9 +106,15 @@ class Display(Observer):
         self._begin_telling(THIS_PROCESS)
         self._bars.reset(self._now, total=None, description=self._title, note="")
 
-    def finished(self, call: StageCall) -> None:
-        """Count a finished stage, computed or cached, unless a worker process has already reported it."""
-        self._finished(call, THIS_PROCESS)
+    def finished(self, call: StageCall, process: str = THIS_PROCESS) -> None:
+        """Count a finished stage, computed or cached. One that a worker has reported, as before a loss, counts once."""
+        with self._lock:
+            if (call.stage, call.label) in self._by_workers:
+                return
+            if process != THIS_PROCESS:
+                self._by_workers.add((call.stage, call.label))
+            share = self._count(call, process)
+        self._reached(share)
 
     def expect_less(self, stages: Stages) -> None:
         """Some calls that were expected will not be made, as after an early end of a run."""
@@ -122,19 +127,6 @@ class Display(Observer):
             if name not in self._views:
                 self._views[name] = WorkerView(self, name)
             return self._views[name]
-
-    def finished_by_worker(self, call: StageCall, worker: str = "a worker") -> None:
-        """Count a stage that a worker has finished; one that is reported twice, as after a loss, counts once."""
-        self._finished(call, worker)
-
-    def _finished(self, call: StageCall, process: str) -> None:
-        with self._lock:
-            if (call.stage, call.label) in self._by_workers:
-                return
-            if process != THIS_PROCESS:
-                self._by_workers.add((call.stage, call.label))
-            share = self._count(call, process)
-        self._reached(share)
 
     def _count(self, call: StageCall, process: str) -> float:
         """Count a stage, and return the share of the work that is done."""
@@ -211,7 +203,7 @@ class WorkerView:
 
     def finished(self, call: StageCall) -> None:
         """Count a stage of the worker."""
-        self._display.finished_by_worker(call, self._name)
+        self._display.finished(call, self._name)
 
     def rest(self) -> None:
         """The worker has nothing to do: its line is hidden."""
