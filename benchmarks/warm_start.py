@@ -30,7 +30,7 @@ from benchmarks.materials import materials
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.prepare.materials import task_set
 from turnwise.agent.playing import PlayParameters
-from turnwise.agent.sampling import PolicyWeights, play_with_policy
+from turnwise.agent.sampling import PolicyWeights, independent, play_episodes
 from turnwise.data.arrays import SequenceBatch
 from turnwise.data.metrics import episode_value
 from turnwise.data.task_sets import tasks_of
@@ -114,11 +114,10 @@ class Prepared:
 
     def greedy_success(self, side: Side) -> float:
         """The mean of exact match over greedy episodes of a side's policy on the validation tasks."""
-        played = play_with_policy(
+        played = play_episodes(
             self.play,
             self.experiment.compute,
-            tasks_of(self.validation, "validation"),
-            1,
+            independent(tasks_of(self.validation, "validation"), 1, 0),
             policy=PolicyWeights(side.folder, f"{side.folder}@{len(side.successes)}"),
             tokenizer=default_store().folder(self.tokenizer),
             temperature=0.0,

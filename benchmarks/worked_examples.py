@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flows.prepare import play_parameters
 from turnwise.agent.playing import the_world
-from turnwise.agent.sampling import PolicyWeights, play_with_policy
+from turnwise.agent.sampling import PolicyWeights, independent, play_episodes
 from turnwise.experiment import Experiment, load
 from turnwise.policy.gguf_models import convert
 from turnwise.policy.gguf_sources import gguf_here, known_gguf
@@ -67,11 +67,10 @@ def _experiment(world: str, examples: int) -> Experiment:
 
 
 def _played(experiment: Experiment, policy: Path) -> str:
-    played = play_with_policy(
+    played = play_episodes(
         play_parameters(experiment),
         experiment.compute,
-        the_world(experiment.world).tasks("validation", TASKS),
-        1,
+        independent(the_world(experiment.world).tasks("validation", TASKS), 1, 0),
         policy=PolicyWeights(policy, "untaught"),
         tokenizer=policy,
         temperature=0.0,

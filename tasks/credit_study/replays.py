@@ -12,7 +12,7 @@ from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import episode_seed
 from turnwise.agent.playing import PlayParameters, recorded_by, worlds_seed
 from turnwise.agent.replay import Continuation, Point, points
-from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, play_episodes, play_with_policy
+from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, independent, play_episodes
 from turnwise.config.model_settings import Compute
 from turnwise.data.metrics import episode_means
 from turnwise.data.task_sets import tasks_of
@@ -44,11 +44,11 @@ def study_episodes(
 ) -> Reference:
     """Sample a group of episodes of each task, as in training."""
     recorded = recorded_by(parameters)
-    played = play_with_policy(
+    tasks = tasks_of(task_set, "validation")[: parameters.tasks]
+    played = play_episodes(
         parameters,
         parameters.compute,
-        tasks_of(task_set, "validation")[: parameters.tasks],
-        parameters.replicas,
+        independent(tasks, parameters.replicas, parameters.seed),
         policy=sampled_policy(policy),
         tokenizer=default_store().folder(tokenizer),
         temperature=parameters.temperature,

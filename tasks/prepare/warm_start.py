@@ -14,7 +14,7 @@ from tasks.playing import SAMPLING, TRAINING, playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.restoring import MODELS
 from turnwise.agent.playing import PlayParameters, the_world
-from turnwise.agent.sampling import PolicyWeights, play_with_policy
+from turnwise.agent.sampling import PolicyWeights, independent, play_episodes
 from turnwise.config.model_settings import Compute, LearnerParameters
 from turnwise.config.schema import WarmStart
 from turnwise.data.metrics import episode_value
@@ -67,11 +67,10 @@ def warm_start(
 
         def greedy_success(step: int) -> float:
             learner.save(draft.folder)
-            played = play_with_policy(
+            played = play_episodes(
                 parameters,
                 parameters.compute,
-                tasks_of(task_set, "validation"),
-                1,
+                independent(tasks_of(task_set, "validation"), 1, parameters.warm_start.seed),
                 # The engine knows weights by digest, which a draft does not have: so each check gets a name of its own.
                 policy=PolicyWeights(draft.folder, f"{draft.folder}@{step}"),
                 tokenizer=default_store().folder(tokenizer),

@@ -8,7 +8,7 @@ from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy,
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
 from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by, the_world
-from turnwise.agent.sampling import play_with_policy
+from turnwise.agent.sampling import independent, play_episodes
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import EvaluationSection
 from turnwise.data.task_sets import tasks_of
@@ -67,16 +67,16 @@ def evaluate(
     clock: dict[str, float] = {}
     with default_store().write("evaluation") as draft:
         for mode, replicas, temperature in ((GREEDY, 1, 0.0), (SAMPLED, parameters.samples, parameters.temperature)):
-            played = play_with_policy(
+            # Of neither variant, run nor iteration: all policies meet the same worlds, so differences are paired.
+            seed = seeding.derive(parameters.seed, "evaluation", mode)
+            played = play_episodes(
                 parameters,
                 parameters.compute,
-                tasks,
-                replicas,
+                independent(tasks, replicas, seed),
                 policy=sampled_policy(policy),
                 tokenizer=default_store().folder(tokenizer),
                 temperature=temperature,
-                # Of neither variant, run nor iteration: all policies meet the same worlds, so differences are paired.
-                seed=seeding.derive(parameters.seed, "evaluation", mode),
+                seed=seed,
                 what=f"evaluation: {mode}",
                 horizon=parameters.horizon,
             )

@@ -14,7 +14,7 @@ from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import RolloutResult, episode_seed, make_episodes
 from turnwise.agent.playing import worlds_seed
 from turnwise.agent.replay import Continuation, Point, points
-from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, MakeEpisodes
+from turnwise.agent.sampling import MOST_EPISODES_AT_ONCE, MakeEpisodes, independent
 from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory import Trajectory, Turn
 from turnwise.world import Task
@@ -37,8 +37,7 @@ def play_groups(
         return play_branching(play, tasks, group_size, seed)
     if branches is not None:
         return play_trees(play, tasks, group_size // branches, branches, seed)
-    of_worlds = worlds_seed(seed)
-    return play(lambda rules: make_episodes(rules, tasks, group_size, of_worlds), seed=seed, what="sampling")
+    return play(independent(tasks, group_size, seed), seed=seed, what="sampling")
 
 
 def rollout_metrics(played: RolloutResult, scheme: Scheme, prompts: int, recorded: frozenset[str]) -> dict[str, float]:
@@ -55,10 +54,10 @@ def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, s
     """Play a trunk of each task and branch a group of `group_size` from the state before each of its turns.
 
     Trajectories are sorted by (group, replica). The groups of turn 1 use the worlds that
-    `turnwise.agent.sampling.play_with_policy` would give them with the same seed.
+    `turnwise.agent.sampling.independent` would give them with the same seed.
     """
     of_worlds = worlds_seed(seed)
-    trunks = play(lambda rules: make_episodes(rules, tasks, 1, of_worlds), seed=seed, what="sampling trunks")
+    trunks = play(independent(tasks, 1, seed), seed=seed, what="sampling trunks")
 
     def branches(rules: EpisodeConfig) -> list[Episode]:
         others = [episode for episode in make_episodes(rules, tasks, group_size, of_worlds) if episode.replica > 0]
@@ -86,7 +85,7 @@ def play_trees(play: PlayEpisodes, tasks: Sequence[Task], trees: int, branches: 
     replica).
     """
     of_worlds = worlds_seed(seed)
-    trunks = play(lambda rules: make_episodes(rules, tasks, trees, of_worlds), seed=seed, what="sampling trunks")
+    trunks = play(independent(tasks, trees, seed), seed=seed, what="sampling trunks")
     grown = {(trunk.group, trunk.replica * branches): trunk for trunk in trunks.trajectories}
 
     def continuations(rules: EpisodeConfig) -> list[Episode]:

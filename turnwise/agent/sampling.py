@@ -44,35 +44,9 @@ class PolicyWeights:
     """The model where this process holds it with these weights; None: they are read from the folder."""
 
 
-def play_with_policy(
-    parameters: PlayParameters,
-    compute: Compute,
-    tasks: Sequence[Task],
-    replicas: int,
-    *,
-    policy: PolicyWeights,
-    tokenizer: Path,
-    temperature: float,
-    seed: int,
-    what: str,
-    horizon: int | None = None,
-) -> RolloutResult:
-    """Play `replicas` episodes of each task with a policy, sampled at `temperature` (0: greedy).
-
-    `tokenizer` is the folder of its tokenizer, `what` is what progress is reported of. `horizon` is a turn limit of
-    this rollout; a task may have a shorter limit of its own.
-    """
-    return play_episodes(
-        parameters,
-        compute,
-        lambda rules: make_episodes(rules, tasks, replicas, worlds_seed(seed)),
-        policy=policy,
-        tokenizer=tokenizer,
-        temperature=temperature,
-        seed=seed,
-        what=what,
-        horizon=horizon,
-    )
+def independent(tasks: Sequence[Task], replicas: int, seed: int) -> MakeEpisodes:
+    """Makes `replicas` episodes of each task, with the worlds that a rollout with this seed gives them."""
+    return lambda rules: make_episodes(rules, tasks, replicas, worlds_seed(seed))
 
 
 def play_episodes(
@@ -88,7 +62,11 @@ def play_episodes(
     most_at_once: int | None = None,
     horizon: int | None = None,
 ) -> RolloutResult:
-    """Play the episodes that `make` makes from the episode config. All other arguments are as in `play_with_policy`."""
+    """Play the episodes that `make` makes from the episode config, sampled at `temperature` (0: greedy).
+
+    `tokenizer` is the folder of the policy's tokenizer, `what` is what progress is reported of. `horizon` is a turn
+    limit of this rollout; a task may have a shorter limit of its own.
+    """
     from turnwise.policy.function_frame import chat_frame
 
     agent = parameters.agent
