@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
+from operator import attrgetter
 from typing import Literal, Protocol
 
 from turnwise import seeding
@@ -63,19 +64,9 @@ def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, s
         others = [episode for episode in make_episodes(rules, tasks, group_size, of_worlds) if episode.replica > 0]
         return [*others, *_continuations(rules, trunks.trajectories, len(tasks), group_size, of_worlds)]
 
-    # One call for all branches: what the engine draws depends on which episodes run together.
-    branched = play(
-        branches, seed=seeding.derive(seed, "branches"), what="branching", most_at_once=MOST_EPISODES_AT_ONCE
-    )
-    trajectories = [
-        trained_at(trajectory, turn_of(trajectory.group, len(tasks)))
-        for trajectory in (*trunks.trajectories, *branched.trajectories)
-    ]
-    return RolloutResult(
-        sorted(trajectories, key=lambda trajectory: (trajectory.group, trajectory.replica)),
-        sorted((*trunks.lost, *branched.lost), key=lambda episode: (episode.group, episode.replica)),
-        {name: trunks.seconds[name] + branched.seconds[name] for name in trunks.seconds},
-    )
+    played = _with_branches(play, trunks, branches, seed)
+    played.trajectories = [trained_at(each, turn_of(each.group, len(tasks))) for each in played.trajectories]
+    return played
 
 
 def play_trees(play: PlayEpisodes, tasks: Sequence[Task], trees: int, branches: int, seed: int) -> RolloutResult:
@@ -95,19 +86,23 @@ def play_trees(play: PlayEpisodes, tasks: Sequence[Task], trees: int, branches: 
             for number, point in enumerate(_drawn_points(trunk, branches - 1, of_worlds, seed))
         ]
 
-    branched = play(
-        continuations, seed=seeding.derive(seed, "branches"), what="branching", most_at_once=MOST_EPISODES_AT_ONCE
-    )
-    trajectories = [replace(trunk, replica=replica) for (_, replica), trunk in grown.items()]
-    for branch in branched.trajectories:
-        trunk = grown[branch.group, branch.replica // branches * branches]
-        trajectories.append(_trained_as(trunk, branch))
+    trunks.trajectories = [replace(trunk, replica=replica) for (_, replica), trunk in grown.items()]
+    trunks.lost = [replace(episode, replica=episode.replica * branches) for episode in trunks.lost]
+    played = _with_branches(play, trunks, continuations, seed)
+    played.trajectories = [
+        _trained_as(grown[each.group, each.replica // branches * branches], each) for each in played.trajectories
+    ]
+    return played
+
+
+def _with_branches(play: PlayEpisodes, trunks: RolloutResult, make: MakeEpisodes, seed: int) -> RolloutResult:
+    """The trunks and the branches that `make` makes, which are played now, by group and replica."""
+    # One call for all branches: what the engine draws depends on which episodes run together.
+    branched = play(make, seed=seeding.derive(seed, "branches"), what="branching", most_at_once=MOST_EPISODES_AT_ONCE)
+    place = attrgetter("group", "replica")
     return RolloutResult(
-        sorted(trajectories, key=lambda trajectory: (trajectory.group, trajectory.replica)),
-        sorted(
-            (*(replace(episode, replica=episode.replica * branches) for episode in trunks.lost), *branched.lost),
-            key=lambda episode: (episode.group, episode.replica),
-        ),
+        sorted([*trunks.trajectories, *branched.trajectories], key=place),
+        sorted([*trunks.lost, *branched.lost], key=place),
         {name: trunks.seconds[name] + branched.seconds[name] for name in trunks.seconds},
     )
 
