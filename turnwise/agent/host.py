@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from turnwise.world import (
 )
 
 logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,7 @@ class Host:
 
     def reset(self) -> Observation:
         """The first observation. Raises WorldLost if the world cannot be started within the retries."""
-        first: Observation = self._persist(self._open, self._open)
-        self._first = first
+        self._first = first = self._persist(self._open, self._open)
         return first
 
     def start(self, actions: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ class Host:
         assert self._pending is not None, "start must be called before finish"
         actions, answer = self._pending
         self._pending = None
-        steps: list[Step] = self._persist(lambda: self._await(answer), lambda: self._call(partial(_play, actions)))
+        steps = self._persist(lambda: self._await(answer), lambda: self._call(partial(_play, actions)))
         self._played += list(zip(actions, steps, strict=False))
         return steps
 
@@ -114,22 +114,24 @@ class Host:
         def ask() -> ScriptedAction:
             # Each retry draws the same numbers from its own copy; an abandoned thread may still use an earlier copy.
             own = copy.deepcopy(generator)
-            decision: ScriptedAction = self._call(lambda environment: environment.decide(baseline, own, remaining))
-            return decision
+            return self._call(lambda environment: environment.decide(baseline, own, remaining))
 
-        decision: ScriptedAction = self._persist(ask, ask)
-        return decision
+        return self._persist(ask, ask)
 
     def close(self) -> None:
-        """Close the environment. A failure to close is logged, not raised: the episode's data is already complete."""
-        self._discard()
+        """Close the environment; where it has its own thread without waiting, since that thread may hang.
+
+        A failure to close is logged, not raised: the episode's data is already complete.
+        """
+        if self._runner is not None:
+            self._runner.close().add_done_callback(self._log_failure_to_close)
+            self._runner = None
 
     def _open(self) -> Observation:
         run = EnvironmentThread if self._world.blocks else _EnvironmentHere
         self._runner = run(lambda: ValidatedEnvironment(self._world.make(self._task, self._seed), self._task))
         self._await(self._runner.made)
-        first: Observation = self._call(lambda environment: environment.reset())
-        return first
+        return self._call(methodcaller("reset"))
 
     def _replay(self) -> None:
         """Bring a fresh environment to the state that the lost one had reached.
@@ -142,14 +144,14 @@ class Host:
             if self._call(methodcaller("step", action)) != before:
                 raise RuntimeError(f"replaying {action!r} on a fresh environment gave another result")
 
-    def _start(self, call: Callable[[Environment], Any]) -> Future[Any]:
+    def _start(self, call: Callable[[Environment], Answer]) -> Future[Answer]:
         assert self._runner is not None, "reset must be called first"
         return self._runner.call(call)
 
-    def _call(self, call: Callable[[Environment], Any]) -> Any:
+    def _call(self, call: Callable[[Environment], Answer]) -> Answer:
         return self._await(self._start(call))
 
-    def _await(self, answer: Future[Any]) -> Any:
+    def _await(self, answer: Future[Answer]) -> Answer:
         try:
             error = answer.exception(self._patience.seconds)
         except TimeoutError:
@@ -160,7 +162,7 @@ class Host:
             raise RuntimeError(f"the world raised {type(error).__name__}: {error}") from error
         return answer.result()
 
-    def _persist(self, first: Callable[[], Any], again: Callable[[], Any]) -> Any:
+    def _persist(self, first: Callable[[], Answer], again: Callable[[], Answer]) -> Answer:
         """The result of `first`; after a fault, of `again` on a fresh environment replayed to the same state.
 
         Raises WorldLost when the retries are used up, and ContractError at once.
@@ -170,17 +172,16 @@ class Host:
             try:
                 if faults == 0:
                     return first()
-                if self._first is None:
-                    return self._open()
-                self._replay()
+                if self._first is not None:
+                    self._replay()
                 return again()
             except ContractError:  # a mistake in the world, which another attempt would repeat
-                self._discard()
+                self.close()
                 raise
             except Exception as error:
                 faults += 1
                 self._attempts += 1
-                self._discard()
+                self.close()
                 reason = f"{type(error).__name__}: {error}"
                 if self._attempts > self._patience.retries:
                     raise WorldLost(
@@ -197,14 +198,8 @@ class Host:
                     f" ({place})" if place else "",
                 )
 
-    def _discard(self) -> None:
-        """Close the environment; where it has its own thread without waiting, since that thread may hang."""
-        if self._runner is not None:
-            self._runner.close().add_done_callback(self._log_failure_to_close)
-            self._runner = None
-
     def _log_failure_to_close(self, closed: Future[Any]) -> None:
-        if (error := closed.exception()) is not None:  # the episode's data is complete, so this is no fault
+        if (error := closed.exception()) is not None:
             name = f"world {self._world.name!r}, task {self._task.id!r}"
             logger.warning("%s failed to close: %s: %s", name, type(error).__name__, error)
 
