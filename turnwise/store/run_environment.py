@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform as machine
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.own_process import REPRODUCIBLE
+from turnwise.plugins import versions
 from turnwise.store.digests import digest_of
 
 COMPUTING_PACKAGES = (
@@ -81,7 +81,7 @@ def platform() -> dict[str, Any]:
         "python": ".".join(machine.python_version_tuple()[:2]),
         "processor": _processor(),
         "cards": _cards(),
-        "packages": _versions(),
+        "packages": {name: version for name, version in versions(COMPUTING_PACKAGES).items() if version is not None},
         "variables": {
             **REPRODUCIBLE,
             **{name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ},
@@ -117,16 +117,6 @@ def _cards() -> list[str]:
             if key.strip() == "Model":
                 models.add(value.strip())
     return sorted(models)
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for name in COMPUTING_PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def commit(folder: Path | None = None) -> str | None:
