@@ -11,6 +11,7 @@ size.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -192,7 +193,7 @@ class FolderPlace(SharedPlace):
 
     def _download(self, name: str, to: Path) -> bool:
         try:
-            _copy(self._root / name, to)
+            shutil.copyfile(self._root / name, to)
         except FileNotFoundError:
             return False
         return True
@@ -202,7 +203,7 @@ class FolderPlace(SharedPlace):
 
     def _upload(self, files: Mapping[str, Path]) -> None:
         for name, path in files.items():
-            self._put(name, partial(_copy, path))
+            self._put(name, partial(shutil.copyfile, path))
 
     def _remove(self, names: Collection[str]) -> None:
         for name in names:
@@ -218,12 +219,6 @@ class FolderPlace(SharedPlace):
             os.replace(draft, final)
         finally:
             draft.unlink(missing_ok=True)
-
-
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as read, target.open("wb") as write:
-        while block := read.read(1 << 22):
-            write.write(block)
 
 
 S3 = "s3://"
