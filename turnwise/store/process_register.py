@@ -75,15 +75,10 @@ class ProcessRegister:
 
 def _lock_of_dead(path: Path, locks: ExitStack) -> IO[str] | None:
     """The file of a token, locked until `locks` is closed; None where its process lives or another deals with it."""
-    lock: IO[str] | None = None
-    with suppress(FileNotFoundError, PermissionError):
-        lock = path.open("r+", encoding="utf-8")
-    if lock is None:
-        return None
-    try:
+    with suppress(FileNotFoundError, PermissionError, BlockingIOError), ExitStack() as opened:
+        lock = opened.enter_context(path.open("r+", encoding="utf-8"))
         # A flock lock would be shared with forked processes; a record lock belongs to one process alone.
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        lock.close()
-        return None
-    return locks.enter_context(lock)
+        locks.enter_context(opened.pop_all())
+        return lock
+    return None
