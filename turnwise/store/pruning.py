@@ -79,10 +79,7 @@ def shared(folder: Path) -> Iterator[None]:
     Within a `reading` block the lock lasts until that one ends. A folder that does not exist is not locked.
     """
     locked = _locked.get()
-    if locked is not None and folder in locked:
-        yield
-        return
-    descriptor = _open(folder)
+    descriptor = None if locked is not None and folder in locked else _open(folder)
     if descriptor is None:
         yield
         return
@@ -110,15 +107,13 @@ def alone(folder: Path) -> Iterator[bool]:
     if descriptor is None:
         yield False
         return
+    granted = False
     try:
         # Waiting could take as long as an evaluation; the files are removed by the next pruning instead.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        yield False
-        return
-    try:
-        yield True
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            granted = True
+        yield granted
     finally:
         os.close(descriptor)
 
