@@ -23,7 +23,7 @@ import math
 import pkgutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -113,9 +113,7 @@ def definition_digest(module: str, name: str, package: str, without: tuple[str, 
         return digest_of([ast.dump(node) for node in _definitions(module).values()])
 
     def counts(origin: str) -> bool:
-        return f"{origin}.".startswith(f"{package}.") and not any(
-            f"{origin}.".startswith(f"{each}.") for each in without
-        )
+        return _is_within(origin, [package]) and not _is_within(origin, without)
 
     used: dict[str, str] = {}
     waiting = [(module, name)]
@@ -268,9 +266,9 @@ def _is_looked_through(package: str) -> bool:
     return source is not None and source.gathered is not None
 
 
-def _is_within(module: str, packages: frozenset[str]) -> bool:
+def _is_within(module: str, packages: Iterable[str]) -> bool:
     """Whether a module is one of these, or in one of these packages."""
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
+    return any(f"{module}.".startswith(f"{package}.") for package in packages)
 
 
 @cache
@@ -288,8 +286,7 @@ def _read(name: str) -> _Source | None:
     tree = _parsed(path)
     is_package = spec.submodule_search_locations is not None
     imports = (*_imports(tree, name if is_package else name.rpartition(".")[0]), *_attributes(tree))
-    may_gather = is_package and (name == LOOKED_THROUGH or name.startswith(f"{LOOKED_THROUGH}."))
-    gathered = _gathered(tree, name) if may_gather else None
+    gathered = _gathered(tree, name) if is_package and _is_within(name, [LOOKED_THROUGH]) else None
     tree = _WithoutTexts().visit(tree)
     digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
     # The clock of a file system is coarse: of a file written just now, the next write might have the same time.
