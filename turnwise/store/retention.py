@@ -13,7 +13,7 @@ counts as followed by the one that the run returned to.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -194,10 +194,7 @@ class _Known:
 
     def _learned_from(self, link: Reference) -> list[Reference]:
         """The rollout that a link has learned from, and the rounds of sampling that were merged into it (`gather`)."""
-        found = []
-        for record in self.links[link]:
-            of_link = dict(references_in(record["inputs"])).get("rollout")
-            found += [of_link] if of_link else []
+        found = list(_inputs_named("rollout", self.links[link]))
         for rollout in list(found):
             for record in self._store.lineage(rollout).values():
                 if record["stage"] == "gather":
@@ -212,20 +209,19 @@ class _Known:
                 self._before.setdefault(reference, before)
                 self._followed.add(before)
             if record["stage"] == "return_to" and "health" in inputs:
-                self._followed.update(self._abandoned_policies(inputs["health"]))
-
-    def _abandoned_policies(self, health: Reference) -> Iterator[Reference]:
-        """The policies that this health record is about and that the run abandoned for it."""
-        for record in self._store.lineage(health).values():
-            policy = dict(references_in(record["inputs"])).get("policy")
-            yield from [policy] if policy else []
+                # The policies that this health record is about, and that the run abandoned for it.
+                self._followed.update(_inputs_named("policy", self._store.lineage(inputs["health"]).values()))
 
     def _evaluations(self) -> dict[Reference, Reference]:
         """The evaluation of each policy: on the validation task set where there is one, else any."""
         found: dict[Reference, dict[str, Reference]] = defaultdict(dict)
         for evaluation in self._store.references("evaluation"):
             for record in self._store.lineage(evaluation).values():
-                policy = dict(references_in(record["inputs"])).get("policy")
-                if policy is not None:
+                for policy in _inputs_named("policy", [record]):
                     found[policy].setdefault(str(record["parameters"].get("split")), evaluation)
         return {policy: splits.get("validation", next(iter(splits.values()))) for policy, splits in found.items()}
+
+
+def _inputs_named(name: str, records: Iterable[Mapping[str, Any]]) -> Iterator[Reference]:
+    """The input of this name in each provenance record that has one."""
+    return (each for record in records for named, each in references_in(record["inputs"]) if named == name)
