@@ -14,7 +14,7 @@ The table of credit has one row per turn of the trajectories that are trained on
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,11 @@ _TURN_SCHEMA = pa.schema(
         ("log_probabilities", pa.list_(pa.float64())),
     ]
 )
+_AS_THEY_ARE = (
+    *("attempt", "opens_segment", "observation", "asked", "reply", "thought", "actions", "invalid", "effective"),
+    *("state", "trained"),
+)
+"""The fields of a turn that its table has unchanged."""
 _TRUNCATED = [ending.value for ending in Ending if ending.truncated]
 PER_TOKEN = ("observation_tokens", "reply_tokens", "log_probabilities")
 """The columns of the table of turns that have a list per turn, in the order of `TrajectoryArrays`."""
@@ -122,17 +127,7 @@ def _turn_table(trajectories: Sequence[Trajectory]) -> pa.Table:
         "trajectory": [index for index, each in enumerate(trajectories) for _ in each.turns],
         "turn": [number for each in trajectories for number in range(len(each.turns))],
         "kind": [turn.kind.value for turn in turns],
-        "attempt": [turn.attempt for turn in turns],
-        "opens_segment": arrays.opens_segment,
-        "observation": [turn.observation for turn in turns],
-        "asked": [turn.asked for turn in turns],
-        "reply": [turn.reply for turn in turns],
-        "thought": [turn.thought for turn in turns],
-        "actions": [turn.actions for turn in turns],
-        "invalid": [turn.invalid for turn in turns],
-        "effective": [turn.effective for turn in turns],
-        "state": [turn.state for turn in turns],
-        "trained": arrays.trained,
+        **{name: [getattr(turn, name) for turn in turns] for name in _AS_THEY_ARE},
         "rewards": [sorted(turn.rewards.items()) for turn in turns],
         "metrics": [sorted(turn.metrics.items()) for turn in turns],
         "observation_tokens": list_column(arrays.observation_tokens),
@@ -171,11 +166,11 @@ def read_trajectories(folder: Path) -> list[Trajectory]:
     Raises ArtifactError for files that lack a column, written by another version of this code.
     """
     table = _read(folder / TURNS_FILE, _TURN_SCHEMA.names)
-    tokens = {name: map(tuple, rows_of_column(table[name]).tolist()) for name in PER_TOKEN}
+    tokens = (map(tuple, rows_of_column(table[name]).tolist()) for name in PER_TOKEN)
     rows = table.drop_columns(list(PER_TOKEN)).to_pylist()
     turns: dict[int, list[Turn]] = {}
-    for row, *of_tokens in zip(rows, *tokens.values(), strict=True):
-        turns.setdefault(row["trajectory"], []).append(_turn(row, *of_tokens))
+    for row, *per_token in zip(rows, *tokens, strict=True):
+        turns.setdefault(row["trajectory"], []).append(_turn(row, per_token))
     rows = _read(folder / TRAJECTORIES_FILE, _TRAJECTORY_SCHEMA.names).to_pylist()
     return [_trajectory(row, tuple(turns.get(row["trajectory"], ()))) for row in rows]
 
@@ -297,31 +292,13 @@ def _read(path: Path, columns: Sequence[str]) -> pa.Table:
     return file.read(list(columns))
 
 
-def _turn(
-    row: Mapping[str, Any],
-    observation_tokens: tuple[int, ...],
-    reply_tokens: tuple[int, ...],
-    log_probabilities: tuple[float, ...],
-) -> Turn:
-    return Turn(
-        observation=row["observation"],
-        observation_tokens=observation_tokens,
-        reply=row["reply"],
-        reply_tokens=reply_tokens,
-        log_probabilities=log_probabilities,
-        thought=row["thought"],
-        actions=tuple(row["actions"]),
-        invalid=row["invalid"],
-        effective=row["effective"],
-        rewards=dict(row["rewards"]),
-        metrics=dict(row["metrics"]),
-        state=row["state"],
-        trained=row["trained"],
-        kind=TurnKind(row["kind"]),
-        opens_segment=row["opens_segment"],
-        attempt=row["attempt"],
-        asked=row["asked"],
-    )
+def _turn(row: Mapping[str, Any], per_token: Iterable[tuple[Any, ...]]) -> Turn:
+    """A turn, whose fields a row has, but for those per token, which are in the order of `PER_TOKEN`."""
+    read: dict[str, Any] = {**row, **dict(zip(PER_TOKEN, per_token, strict=True))}
+    del read["trajectory"], read["turn"]
+    read |= {"kind": TurnKind(row["kind"]), "actions": tuple(row["actions"])}
+    read |= {"rewards": dict(row["rewards"]), "metrics": dict(row["metrics"])}
+    return Turn(**read)
 
 
 def _trajectory(row: Mapping[str, Any], turns: tuple[Turn, ...]) -> Trajectory:
