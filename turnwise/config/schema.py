@@ -314,36 +314,20 @@ class CriticSection(Section):
             )
         return coefficient
 
-    @field_validator("initial")
+    @field_validator("initial", "heads", "privileged")
     @classmethod
-    def _require_initial(cls, initial: str, read: ValidationInfo) -> str:
-        if initial == "random" and read.data.get("trunk") == "policy":
-            raise ConfigurationError(
-                "must be policy on the policy's trunk, where a critic must begin with the policy's weights: set trunk "
-                "to own, or initial to policy",
-                "TW-critic-trunk",
-            )
-        return initial
-
-    @field_validator("heads")
-    @classmethod
-    def _require_own_trunk(cls, heads: int, read: ValidationInfo) -> int:
-        if heads > 1 and read.data.get("trunk") == "policy":
-            raise ConfigurationError(
-                f"must be 1 on the policy's trunk; found {heads}: leave it out, or set trunk to own", "TW-critic-trunk"
-            )
-        return heads
-
-    @field_validator("privileged")
-    @classmethod
-    def _require_apart(cls, privileged: bool, read: ValidationInfo) -> bool:
-        if privileged and read.data.get("trunk") == "policy":
-            raise ConfigurationError(
-                "must be false on the policy's trunk, which reads what the policy does: leave it out, or set trunk to "
-                "own",
-                "TW-critic-trunk",
-            )
-        return privileged
+    def _require_own_trunk(cls, value: Any, read: ValidationInfo) -> Any:
+        wanted, why = {
+            "initial": (
+                "policy",
+                ", where a critic must begin with the policy's weights: set trunk to own, or initial to policy",
+            ),
+            "heads": (1, f"; found {value}: leave it out, or set trunk to own"),
+            "privileged": (False, ", which reads what the policy does: leave it out, or set trunk to own"),
+        }[str(read.field_name)]
+        if value != wanted and read.data.get("trunk") == "policy":
+            raise ConfigurationError(f"must be {str(wanted).lower()} on the policy's trunk{why}", "TW-critic-trunk")
+        return value
 
     @field_validator("clip")
     @classmethod
