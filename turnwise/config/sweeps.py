@@ -134,24 +134,18 @@ def candidates(choices: Mapping[str, Choices], draws: int | None = None) -> list
             raise ConfigurationError(f"{key} {VALUES_RULE}; found {found!r}", "TW-sweep-values")
     if draws is not None and draws < 1:
         raise ConfigurationError(f"random draws must be at least 1; found {draws}", "TW-option-range")
-    number = draws if draws is not None else math.prod(len(each) for each in choices.values() if isinstance(each, list))
+    lists = [each for each in choices.values() if isinstance(each, list)]  # in a grid all are
+    number = math.prod(map(len, lists)) if draws is None else draws
     if number > MOST_CANDIDATES:
         raise ConfigurationError(
             f"a sweep must have at most {MOST_CANDIDATES} candidates; found {number}", "TW-large-sweep"
         )
     if draws is None:
-        combinations = [
-            dict(zip(choices, each, strict=True)) for each in itertools.product(*map(_listed, choices.values()))
-        ]
+        combinations = [dict(zip(choices, each, strict=True)) for each in itertools.product(*lists)]
     else:
         combinations = [{key: _drawn(key, found, place) for key, found in choices.items()} for place in range(draws)]
     distinct = {repr(each): each for each in combinations}
     return _named(list(distinct.values()))
-
-
-def _listed(choices: Choices) -> list[Any]:
-    assert isinstance(choices, list), "candidates() refuses ranges in a grid"
-    return choices
 
 
 def _drawn(key: str, choices: Choices, place: int) -> Any:
