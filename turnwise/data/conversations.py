@@ -60,6 +60,7 @@ def _without_nulls(message: Any) -> Any:
     return {key: value for key, value in message.items() if value is not None} if isinstance(message, dict) else message
 
 
+_SAVED = TypeAdapter(Conversation)
 _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Annotated[Message, BeforeValidator(_without_nulls)]])
 
 
@@ -177,8 +178,4 @@ def write_conversations(folder: Path, conversations: Sequence[Conversation]) -> 
 def read_saved_conversations(folder: Path) -> list[Conversation]:
     """The conversations that `write_conversations` wrote into a folder."""
     text = (folder / CONVERSATIONS_FILE).read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in text.split("\n") if line]
-    return [
-        Conversation(row["instruction"], tuple(ConversationExchange(**exchange) for exchange in row["exchanges"]))
-        for row in rows
-    ]
+    return [_SAVED.validate_json(line) for line in text.split("\n") if line]
