@@ -46,9 +46,8 @@ def ended_at(trajectory: Trajectory, limit: int) -> bool:
     Any truncation counts: where the budget of actions runs out in the last allowed turn, the ending is ACTION_LIMIT,
     but the limit on turns would have cut the episode off all the same.
     """
-    last = len(trajectory.earlier_endings)
-    acting = [turn for turn in trajectory.turns if turn.kind is TurnKind.ACT and turn.attempt == last]
-    return trajectory.ending.truncated and len(acting) >= limit
+    acting = sum(turn.kind is TurnKind.ACT for turn in trajectory.last_attempt)
+    return trajectory.ending.truncated and acting >= limit
 
 
 def column_value(trajectory: Trajectory, column: Column) -> float | None:
