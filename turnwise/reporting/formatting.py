@@ -57,12 +57,12 @@ def bounds(interval: Interval, digits: int) -> str | None:
     return f"{low} to {high}" if MINUS in low + high else f"{low}–{high}"
 
 
-def compact(interval: Interval | None, digits: int = 2) -> str:
-    """A value with its bounds as a table has them: `0.91 (0.87–0.95)`. `UNDEFINED` for None."""
+def compact(interval: Interval | None, digits: int = 2, sign: bool = False) -> str:
+    """A value with its bounds as a table has them: `0.91 (0.87–0.95)`; with `sign` it has one. `UNDEFINED` for None."""
     if interval is None:
         return UNDEFINED
     within = bounds(interval, digits)
-    return number(interval.value, digits) + (f" ({within})" if within else "")
+    return (signed if sign else number)(interval.value, digits) + (f" ({within})" if within else "")
 
 
 def with_bounds(interval: Interval | None, digits: int, sign: bool = False) -> str:
@@ -92,10 +92,8 @@ def verdict(comparison: Comparison) -> str:
 
 def comparison_sentence(comparison: Comparison) -> str:
     """A comparison as one line: the two variants, their difference with interval, and the verdict."""
-    limits = bounds(comparison.difference, 2)
-    interval = f" ({limits})" if limits else ""
-    value = signed(comparison.difference.value, 2)
-    return f"{comparison.first} − {comparison.second}: {value}{interval}, {verdict(comparison)}"
+    difference = compact(comparison.difference, sign=True)
+    return f"{comparison.first} − {comparison.second}: {difference}, {verdict(comparison)}"
 
 
 def budget_sentences(written: AtWrittenBudget) -> list[str]:
