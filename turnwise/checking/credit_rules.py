@@ -160,8 +160,8 @@ def order_does_not_matter(rule: CheckedRule) -> str:
     """Check that a batch in another order gives each trajectory the same advantages."""
     batch = rule.batch(longest=_longest(rule))
     order = generator(rule.seed, "check-rule", "order").permutation(len(batch)).tolist()
-    moved = _rows(rule.credited(batch.select(order)))
-    _require_alike("in another order of trajectories", [_rows(rule.credited(batch))[place] for place in order], moved)
+    moved, advantages = rule.credited(batch.select(order)).tolist(), rule.credited(batch).tolist()
+    _require_alike("in another order of trajectories", [advantages[place] for place in order], moved)
     return f"{len(batch)} trajectories"
 
 
@@ -171,7 +171,7 @@ def groups_are_apart(rule: CheckedRule) -> str:
     outcomes = zip(batch.group, batch.outcome, strict=True)
     other = replace(batch, outcome=[value + 7.0 * (group == 1) for group, value in outcomes])
     own = [index for index, group in enumerate(batch.group) if group != 1]
-    one, two = _rows(rule.credited(batch)), _rows(rule.credited(other))
+    one, two = rule.credited(batch).tolist(), rule.credited(other).tolist()
     same = all(_close(one[index], two[index]) for index in own)
     return "a group's advantages are its own" if same else "they depend on other groups' rewards, as in whitening"
 
@@ -181,7 +181,7 @@ def constants_cancel(rule: CheckedRule) -> str:
     # Trajectories of one length: a turn that only some reach may be compared with nothing.
     batch = rule.batch(longest=_longest(rule), equal=True)
     shifted = replace(batch, outcome=[value + SHIFT for value in batch.outcome])
-    one, two = _rows(rule.credited(batch)), _rows(rule.credited(shifted))
+    one, two = rule.credited(batch).tolist(), rule.credited(shifted).tolist()
     same = all(_close(*pair) for pair in zip(one, two, strict=True))
     if not rule.estimator.grouped:
         return "it does" if same else "it does not, and the rule does not say that it compares within groups"
@@ -238,11 +238,6 @@ def bias_is_known(problem: DecisionProblem, rule: CheckedRule) -> str:
 def _longest(rule: CheckedRule) -> int:
     restricted = rule.estimator.restriction(rule.options)
     return 4 if restricted is None or restricted.most_turns is None else restricted.most_turns
-
-
-def _rows(advantages: Ragged) -> list[list[float]]:
-    rows: list[list[float]] = advantages.tolist()
-    return rows
 
 
 def _close(one: list[float], other: list[float]) -> bool:
