@@ -8,7 +8,7 @@ from tasks.orchestration.deferred import task
 from tasks.playing import world_code
 from tasks.restoring import opened
 from turnwise.policy.token_texts import Spelling
-from turnwise.records.results import DATA_FILE
+from turnwise.reporting.data.tables import DATA_FILE
 from turnwise.results.report import Compared, ReportParameters
 from turnwise.store import Reference, default_store
 

@@ -20,6 +20,7 @@ from turnwise.data.task_sets import task_set_digest, tasks_of
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
 from turnwise.project import home, project_root
+from turnwise.reporting.data.tables import DATA_FILE
 from turnwise.reporting.finding import BEFORE_TRAINING
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.report_files import write_report
@@ -34,8 +35,6 @@ from turnwise.tracking.reproduction import why_different
 from turnwise.training_runs import iteration_stages
 from turnwise.training_runs.state import Prepared, Run
 from turnwise.world import SPLITS
-
-DATA_FILE = "report.json"
 
 
 def read_report(reference: Reference) -> report_data.ReportData:
