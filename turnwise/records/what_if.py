@@ -279,11 +279,11 @@ def credit_rollouts(
     samples = {
         index: Sample(f"episode {each.replica + 1}", each, None, {}) for index, each in enumerate(imported.trajectories)
     }
-    chosen = {index: samples[index] for index in most_different(advantages, groups, shown)}
+    episodes = side_by_side(samples, advantages, rewards)
     return WhatIfResult(
         report,
-        side_by_side(samples, advantages, rewards),
-        side_by_side(chosen, advantages, rewards),
+        episodes,
+        [episodes[index] for index in most_different(advantages, groups, shown)],
         paths[0].stem,
         "word" if imported.counted == WORDS else "token",
     )
