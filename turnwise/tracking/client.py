@@ -24,7 +24,7 @@ from turnwise.store.exclusive import exclusive
 from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.database import known_tables, open_client, place_of
 from turnwise.tracking.library import every_page, mlflow
-from turnwise.tracking.locations import Relocation, relocation
+from turnwise.tracking.locations import relocation
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,9 @@ class TrackingClient:
                     values.append(experiment_id)
                 found = self._read_runs(database, condition, values)
             else:
-                found = self._runs_by_mlflow(f"tags.`{tag[0]}` = '{tag[1]}'" if tag else "", experiment_id)
+                query = f"tags.`{tag[0]}` = '{tag[1]}'" if tag else ""
+                ids = [experiment_id] if experiment_id else [e.experiment_id for e in self.mlflow.search_experiments()]
+                found = [run for each in ids for run in every_page(partial(self.mlflow.search_runs, [each], query))]
         return sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
 
     def run(self, run_id: str) -> Any:
@@ -156,42 +158,31 @@ class TrackingClient:
         return Path(mlflow().artifacts.download_artifacts(f"{uri}/{name}")).read_bytes()
 
     def _read_runs(self, database: sqlite3.Connection, condition: str, values: Sequence[str]) -> list[Any]:
+        """The runs that fulfil a condition on their table, with all that is recorded of each, as MLflow's `Run`."""
         path = sqlite_file(self.tracking_uri)
-        return _read_runs(database, condition, values, None if path is None else relocation(database, path))
-
-    def _runs_by_mlflow(self, query: str, experiment_id: str | None) -> list[Any]:
-        ids = (
-            [each.experiment_id for each in self.mlflow.search_experiments()]
-            if experiment_id is None
-            else [experiment_id]
+        moved = None if path is None else relocation(database, path)
+        chosen = f"SELECT run_uuid FROM runs WHERE {condition}"
+        tags, parameters, metrics = (
+            _by_run(
+                database.execute(f"SELECT run_uuid, key, {value} FROM {table} WHERE run_uuid IN ({chosen})", values)
+            )
+            for table, value in (
+                ("tags", "value"),
+                ("params", "value"),
+                ("latest_metrics", "CASE is_nan WHEN 1 THEN NULL ELSE value END"),
+            )
         )
-        return [run for each in ids for run in every_page(partial(self.mlflow.search_runs, [each], query))]
-
-
-def _read_runs(
-    database: sqlite3.Connection, condition: str, values: Sequence[str], moved: Relocation | None
-) -> list[Any]:
-    """The runs that fulfil a condition on the table `runs`, with all that is recorded of each, as MLflow's `Run`."""
-    chosen = f"SELECT run_uuid FROM runs WHERE {condition}"
-    tags, parameters, metrics = (
-        _by_run(database.execute(f"SELECT run_uuid, key, {value} FROM {table} WHERE run_uuid IN ({chosen})", values))
-        for table, value in (
-            ("tags", "value"),
-            ("params", "value"),
-            ("latest_metrics", "CASE is_nan WHEN 1 THEN NULL ELSE value END"),
-        )
-    )
-    columns = "run_uuid AS run_id, name AS run_name, experiment_id, status, start_time, artifact_uri"
-    found = database.execute(f"SELECT {columns} FROM runs WHERE run_uuid IN ({chosen})", values)
-    names = [column[0] for column in found.description]
-    runs = []
-    for info in (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found):
-        info.experiment_id = str(info.experiment_id)
-        info.artifact_uri = info.artifact_uri if moved is None else moved.place(info.artifact_uri)
-        last = {key: math.nan if value is None else value for key, value in metrics[info.run_id].items()}
-        data = SimpleNamespace(tags=tags[info.run_id], params=parameters[info.run_id], metrics=last)
-        runs.append(SimpleNamespace(info=info, data=data))
-    return runs
+        columns = "run_uuid AS run_id, name AS run_name, experiment_id, status, start_time, artifact_uri"
+        found = database.execute(f"SELECT {columns} FROM runs WHERE run_uuid IN ({chosen})", values)
+        names = [column[0] for column in found.description]
+        runs = []
+        for info in (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found):
+            info.experiment_id = str(info.experiment_id)
+            info.artifact_uri = info.artifact_uri if moved is None else moved.place(info.artifact_uri)
+            last = {key: math.nan if value is None else value for key, value in metrics[info.run_id].items()}
+            data = SimpleNamespace(tags=tags[info.run_id], params=parameters[info.run_id], metrics=last)
+            runs.append(SimpleNamespace(info=info, data=data))
+        return runs
 
 
 def _by_run(rows: Iterable[tuple[str, str, Any]]) -> Mapping[str, dict[str, Any]]:
