@@ -144,10 +144,11 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
     entities = client.runs()
     chosen = _matching_runs(entities, wanted)
     if not chosen:
-        known = ", ".join(repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities)))
+        known = [repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities))]
+        latest = [*known[:LISTED], *([f"and {len(known) - LISTED} more"] if len(known) > LISTED else [])]
         raise ConfigurationError(
             f"a run must be recorded to be found; in {place_of(tracking_uri)} there is none with the id, name or tag "
-            f"{wanted!r}; the latest are {_shortened(known) or 'none: run an ablation first'}",
+            f"{wanted!r}; the latest are {', '.join(latest) or 'none: run an ablation first'}",
             "TW-unknown-run",
         )
     runs = _with_artifacts(client, entities, chosen)
@@ -283,8 +284,3 @@ def _read(client: TrackingClient, entity: Any, name: str) -> str | None:
     """The text of one of the run's files; None where the run has no such file."""
     content = client.content(entity, name)
     return None if content is None else content.decode()
-
-
-def _shortened(names: str) -> str:
-    parts = names.split(", ")
-    return names if len(parts) <= LISTED else ", ".join([*parts[:LISTED], f"and {len(parts) - LISTED} more"])
