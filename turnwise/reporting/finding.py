@@ -67,7 +67,7 @@ def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
 
 
 def _pairs(judgement: Judgement) -> str:
-    differing = [pair for pair in judgement.pairs if _higher(pair) or _lower(pair)]
+    differing = [pair for pair in judgement.pairs if pair.verdict in ("higher", "lower")]
     if not differing:
         count = len(judgement.standings)
         if count == 2:
@@ -94,15 +94,17 @@ def _pairs(judgement: Judgement) -> str:
 
 def _beaten_by(name: str, differing: Sequence[Comparison]) -> dict[str, Interval]:
     """What a variant beats, and by how much."""
-    over = {pair.second: pair.difference for pair in differing if pair.first == name and _higher(pair)}
-    under = {pair.first: _negated(pair.difference) for pair in differing if pair.second == name and _lower(pair)}
+    over = {pair.second: pair.difference for pair in differing if pair.first == name and pair.verdict == "higher"}
+    under = {
+        pair.first: _negated(pair.difference) for pair in differing if pair.second == name and pair.verdict == "lower"
+    }
     return over | under
 
 
 def _largest(differing: Sequence[Comparison]) -> tuple[str, dict[str, Interval]]:
     """The variant that beats another by most, and what it beats."""
     largest = max(differing, key=lambda pair: abs(pair.difference.value))
-    better = largest.second if _lower(largest) else largest.first
+    better = largest.second if largest.verdict == "lower" else largest.first
     return better, _beaten_by(better, differing)
 
 
@@ -122,7 +124,7 @@ def _over_the_warm_start(gains: Sequence[Comparison], greedy: Sequence[Compariso
         return sampled
     spread = _each(greedy)
     if _over(greedy, "the warm start") == sampled:
-        also = "also with" if any(_higher(gain) for gain in gains) else "nor with"
+        also = "also with" if any(gain.verdict == "higher" for gain in gains) else "nor with"
         return f"{sampled}, {also} greedy replies ({spread})"
     return f"{sampled}; with greedy replies {_over(greedy, 'it')} ({spread})"
 
@@ -143,26 +145,18 @@ def _each(gains: Sequence[Comparison]) -> str:
 
 def _over(gains: Sequence[Comparison], beaten: str) -> str:
     """Which variants beat what they began with, and which fall below it."""
-    better = [gain.first for gain in gains if _higher(gain)]
-    worse = [gain.first for gain in gains if _lower(gain)]
+    better = [gain.first for gain in gains if gain.verdict == "higher"]
+    worse = [gain.first for gain in gains if gain.verdict == "lower"]
     if not better:
         said = f"none beats {beaten}"
     elif len(better) == len(gains) > 1:
         said = f"{'both' if len(gains) == 2 else 'all'} beat {beaten}"
     elif len(better) > len(gains) / 2 and not worse and len(gains) > 1:
-        said = f"all but {_listed([gain.first for gain in gains if not _higher(gain)])} beat {beaten}"
+        said = f"all but {_listed([gain.first for gain in gains if gain.verdict != 'higher'])} beat {beaten}"
     else:
         only = "only " if len(gains) > 1 and not worse else ""
         said = f"{only}{_listed(better)} {'beats' if len(better) == 1 else 'beat'} {beaten}"
     return f"{said}, {_listed(worse)} {'falls' if len(worse) == 1 else 'fall'} below it" if worse else said
-
-
-def _higher(gain: Comparison) -> bool:
-    return gain.verdict == "higher"
-
-
-def _lower(gain: Comparison) -> bool:
-    return gain.verdict == "lower"
 
 
 def _negated(interval: Interval) -> Interval:
