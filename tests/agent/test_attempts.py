@@ -264,7 +264,7 @@ def test_a_task_is_attempted_again_only_where_the_lesson_fits(frame: ChatFrame) 
     mode = ReflectMode(tokens=17, attempts=2)
     whole = open_episode(frame, mode, 10_000)
     answer_in_tokens(whole, frame, form("stay"))
-    assert whole.ask.kind is TurnKind.REFLECT and whole.reply_tokens == 17
+    assert whole.ask.kind is TurnKind.REFLECT and whole.ask.reply_tokens == 17
     enough = len(whole.context) + 17
     exact, short = open_episode(frame, mode, enough), open_episode(frame, mode, enough - 1)
     answer_in_tokens(exact, frame, form("stay"))

@@ -92,11 +92,6 @@ class Episode:
         return [*(turn.observation for turn in self.turns), self._shown, self._observation]
 
     @property
-    def reply_tokens(self) -> int:
-        """Maximum length of the next reply, in tokens."""
-        return self._ask.reply_tokens
-
-    @property
     def remaining(self) -> Remaining:
         """What is left of the limits in the current attempt."""
         whole = self.at_the_start

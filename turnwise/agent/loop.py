@@ -93,7 +93,7 @@ def roll_out(
                     episodes[index].open()
                 if not episodes[index].over:
                     playing += 1
-                    engine.submit(index, episodes[index].context, episodes[index].reply_tokens)
+                    engine.submit(index, episodes[index].context, episodes[index].ask.reply_tokens)
             if engine.in_flight:
                 with sampling:
                     replies = engine.step()
@@ -114,7 +114,7 @@ def roll_out(
                 if episodes[index].over:
                     playing -= 1
                 else:
-                    engine.submit(index, episodes[index].context, episodes[index].reply_tokens)
+                    engine.submit(index, episodes[index].context, episodes[index].ask.reply_tokens)
             if on_progress is not None:
                 on_progress(len(episodes) - len(waiting) - playing, len(episodes))
     return _played(episodes, {"sampling_seconds": sampling.seconds, "world_seconds": worlds.seconds})
