@@ -34,9 +34,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from turnwise.data.trajectory import Trajectory, Turn
+from turnwise.data.trajectory import LostEpisode, Trajectory, Turn
 
 if TYPE_CHECKING:
     from turnwise.agent.loop import RolloutResult
@@ -52,15 +52,7 @@ def turn_of(group: int, prompts: int) -> int:
     return group // prompts
 
 
-class InGroup(Protocol):
-    """An episode, also one that was lost."""
-
-    @property
-    def group(self) -> int:
-        """The number of its group."""
-
-
-Played = TypeVar("Played", bound=InGroup)
+Played = TypeVar("Played", Trajectory, LostEpisode)
 
 
 def from_first_turn(episodes: Sequence[Played], prompts: int | None) -> Sequence[Played]:
