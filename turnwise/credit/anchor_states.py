@@ -93,9 +93,9 @@ def hgpo(
     returns = _returns(batch, rewards, gamma)
     advantages, weights = np.zeros(len(returns)), np.zeros(len(returns))
 
-    def add(turns: list[int] | slice, of_turns: Numbers, length: int) -> None:
-        weight = (length + 1.0) ** alpha * (of_turns != 0)
-        advantages[turns] += weight * of_turns
+    def add(turns: list[int] | slice, term: Numbers, length: int) -> None:
+        weight = (length + 1.0) ** alpha * (term != 0)
+        advantages[turns] += weight * term
         weights[turns] += weight
 
     if episode:
@@ -108,7 +108,8 @@ def hgpo(
 
 def _episode_term(batch: CreditBatch, rewards: Rewards, deviation: Deviation, epsilon: float) -> Ragged:
     """The reward of each trajectory within its group, at each of its turns."""
-    return batch.on_every_turn(batch.in_groups(batch.totals(rewards), lambda of: normalise(of, deviation, epsilon)))
+    terms = batch.in_groups(batch.totals(rewards), lambda values: normalise(values, deviation, epsilon))
+    return batch.on_every_turn(terms)
 
 
 def _returns(batch: CreditBatch, rewards: Rewards, gamma: float) -> Numbers:

@@ -248,13 +248,13 @@ class CreditBatch:
 
     def scores(self, rewards: Rewards) -> Numbers:
         """The reward of each trajectory, without rewards per token; `merged` adds its turn rewards to the outcome."""
-        of_turns = [math.fsum(row) if rewards == "merged" else 0.0 for row in self.turn_rewards.tolist()]
-        return np.array(self.outcome, dtype=np.float64) + np.array(of_turns, dtype=np.float64)
+        turn_sums = [math.fsum(row) if rewards == "merged" else 0.0 for row in self.turn_rewards.tolist()]
+        return np.array(self.outcome, dtype=np.float64) + np.array(turn_sums, dtype=np.float64)
 
     def totals(self, rewards: Rewards) -> Numbers:
         """`scores` plus the rewards per token of each trajectory."""
-        of_tokens = [math.fsum(row) for row in self.token_rewards_of_turns.tolist()]
-        return self.scores(rewards) + np.array(of_tokens, dtype=np.float64)
+        token_sums = [math.fsum(row) for row in self.token_rewards_of_turns.tolist()]
+        return self.scores(rewards) + np.array(token_sums, dtype=np.float64)
 
     @property
     def token_rewards_of_turns(self) -> Ragged:
@@ -314,9 +314,9 @@ class CreditBatch:
 
     def _require_named(self) -> None:
         """Raise CreditError unless every trajectory has the same rewards, each with its weight."""
-        named = {name: getattr(self, name) for name in NAMED if getattr(self, name) is not None}
-        numbers = {name: sorted({len(row) for row in rows}) for name, rows in named.items()}
-        if named and (len(named) < len(NAMED) or len({count for counts in numbers.values() for count in counts}) > 1):
+        inputs = {name: getattr(self, name) for name in NAMED if getattr(self, name) is not None}
+        numbers = {name: sorted({len(row) for row in rows}) for name, rows in inputs.items()}
+        if inputs and (len(inputs) < len(NAMED) or len({count for counts in numbers.values() for count in counts}) > 1):
             raise CreditError(
                 f"every trajectory must have the same {' and '.join(NAMED)}; found numbers of {numbers}",
                 "TW-batch-names-differ",
@@ -359,15 +359,15 @@ class CreditBatch:
 def nodes(trajectories: TrajectoryArrays, branches: int) -> Ragged:
     """The nodes of trees of so many `branches`, by trajectory and turn: `CreditBatch.nodes`."""
     numbers: dict[Any, int] = {}
-    of_turns: list[int] = []
+    turn_nodes: list[int] = []
     tokens = zip(trajectories.observation_tokens, trajectories.reply_tokens, strict=True)
     for index, turns in enumerate(np.diff(trajectories.offsets).tolist()):
         node: Any = (int(trajectories.group[index]), int(trajectories.replica[index]) // branches)
         for _ in range(turns):
             observed, replied = next(tokens)
             node = numbers.setdefault((node, tuple(observed), tuple(replied)), len(numbers))
-            of_turns.append(node)
-    return trajectories.turn_rows(np.array(of_turns, dtype=np.int64))
+            turn_nodes.append(node)
+    return trajectories.turn_rows(np.array(turn_nodes, dtype=np.int64))
 
 
 def surprisals(trajectories: TrajectoryArrays) -> Ragged:
@@ -389,14 +389,14 @@ def weighted_rewards(trajectories: TrajectoryArrays, rewards: Mapping[str, Rewar
     The configuration decides which named rewards are of which level, and their weights. With several attempts,
     turn-level rewards stay with their turns in every attempt; the outcome is that of the last attempt.
     """
-    of_turns, outcome = np.zeros(len(trajectories.trained)), np.zeros(len(trajectories))
+    turn_rewards, outcome = np.zeros(len(trajectories.trained)), np.zeros(len(trajectories))
     totals = reward_totals(trajectories, rewards)
     for name, section in rewards.items():
         if section.level == "outcome":
             outcome += section.weight * totals[name]
         elif name in trajectories.rewards:
-            of_turns += section.weight * trajectories.rewards[name]
-    return trajectories.turn_rows(of_turns), outcome
+            turn_rewards += section.weight * trajectories.rewards[name]
+    return trajectories.turn_rows(turn_rewards), outcome
 
 
 def reward_totals(trajectories: TrajectoryArrays, rewards: Mapping[str, RewardSection]) -> dict[str, Numbers]:
@@ -414,16 +414,16 @@ def reward_totals(trajectories: TrajectoryArrays, rewards: Mapping[str, RewardSe
 
 def weighted_returns(trajectories: TrajectoryArrays, rewards: Mapping[str, RewardSection]) -> list[float]:
     """The sum of all weighted rewards of each trajectory, turn-level and outcome."""
-    of_turns, outcome = weighted_rewards(trajectories, rewards)
-    return [math.fsum(row) + of_last for row, of_last in zip(of_turns.tolist(), outcome.tolist(), strict=True)]
+    turn_rewards, outcomes = weighted_rewards(trajectories, rewards)
+    return [math.fsum(row) + outcome for row, outcome in zip(turn_rewards.tolist(), outcomes.tolist(), strict=True)]
 
 
 def rewards_of_groups(
     episodes: TrajectoryArrays, rewards: Mapping[str, RewardSection]
 ) -> dict[int, tuple[float, float]]:
     """By group, the weighted turn-level and outcome rewards of its one episode."""
-    of_turns, outcome = weighted_rewards(episodes, rewards)
-    earned = zip(map(math.fsum, of_turns.tolist()), outcome.tolist(), strict=True)
+    turn_rewards, outcome = weighted_rewards(episodes, rewards)
+    earned = zip(map(math.fsum, turn_rewards.tolist()), outcome.tolist(), strict=True)
     return dict(zip(episodes.group.tolist(), earned, strict=True))
 
 
@@ -447,8 +447,8 @@ def _is_number(entry: Any) -> bool:
 
 def turn_means(batch: CreditBatch, tokens: Ragged) -> Ragged:
     """The mean over the reply tokens of each turn: one row per trajectory."""
-    of_turns = Ragged(tokens.values, batch.turn_tokens).tolist()
-    return Ragged(np.array([math.fsum(row) / len(row) for row in of_turns]), batch.turn_rewards.offsets)
+    rows = Ragged(tokens.values, batch.turn_tokens).tolist()
+    return Ragged(np.array([math.fsum(row) / len(row) for row in rows]), batch.turn_rewards.offsets)
 
 
 def account(batch: CreditBatch, advantages: Ragged, sampled: int) -> dict[str, float]:

@@ -42,7 +42,7 @@ def gdpo(batch: CreditBatch, *, deviation: Deviation = "unbiased", epsilon: NotN
     if not len(batch):
         return batch.turn_rewards
     assert batch.named_rewards is not None and batch.reward_weights is not None, "`estimate` asks for what is needed"
-    named = np.array(batch.named_rewards.tolist())
-    normalised = [batch.in_groups(of_name, lambda values: normalise(values, deviation, epsilon)) for of_name in named.T]
-    sums = (np.array(batch.reward_weights.tolist()) * np.array(normalised).reshape(named.T.shape).T).sum(axis=1)
+    rewards = np.array(batch.named_rewards.tolist())
+    normalised = [batch.in_groups(column, lambda values: normalise(values, deviation, epsilon)) for column in rewards.T]
+    sums = (np.array(batch.reward_weights.tolist()) * np.array(normalised).reshape(rewards.T.shape).T).sum(axis=1)
     return batch.on_every_turn(sums / scale(sums, "unbiased", epsilon))

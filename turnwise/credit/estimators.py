@@ -89,8 +89,8 @@ class Estimator:
 
     def restriction(self, options: Mapping[str, Any]) -> Restriction | None:
         """The restriction under these options and the defaults of the others; None where there is none."""
-        read = read_options(self.function.__name__, self.function, options)
-        return next((each for each in self.restrictions if read.get(each.option) == each.value), None)
+        settings = read_options(self.function.__name__, self.function, options)
+        return next((each for each in self.restrictions if settings.get(each.option) == each.value), None)
 
 
 ESTIMATORS: Mapping[str, Estimator] = {
@@ -184,30 +184,31 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     """
     require_options(name, options)
     if "values" not in estimator_of(name).needs:
-        with_critic = [known for known in ESTIMATORS if "values" in ESTIMATORS[known].needs]
+        with_critic = [rule for rule in ESTIMATORS if "values" in ESTIMATORS[rule].needs]
         raise CreditError(
             f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none", "TW-no-critic"
         )
     if (targets := estimator_of(name).targets) is not None:
         own = targets(batch, **options)
         return own if name in ESTIMATORS else _required(repr(name), batch.trained_tokens, own, "target per token")
-    known = read_options(name, estimator_of(name).function, options)
-    further = {**({"whiten": False} if "whiten" in known else {}), **estimator_of(name).target_options}
+    settings = read_options(name, estimator_of(name).function, options)
+    further = {**({"whiten": False} if "whiten" in settings else {}), **estimator_of(name).target_options}
     advantages = _raw(name, batch, {**options, **further})
-    return critic_targets(batch, advantages, of_turns=estimator_of(name).level == "turn")
+    return critic_targets(batch, advantages, per_turn=estimator_of(name).level == "turn")
 
 
 def require_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise CreditError unless `name` is an estimator that has these `options` and accepts their values."""
     estimator = estimator_of(name)
     try:
-        read = read_options(name, estimator.function, options)
+        settings = read_options(name, estimator.function, options)
     except ConfigurationError as error:
         raise CreditError(str(error)) from None
     for option, (other, values) in estimator.belongs_to.items():
-        if read[option] is not None and read[other] not in values:
+        if settings[option] is not None and settings[other] not in values:
             raise CreditError(
-                f"{option} belongs to {name}'s {other} {' and '.join(values)}; found it with {other} {read[other]!r}",
+                f"{option} belongs to {name}'s {other} {' and '.join(values)}; found it with {other} "
+                f"{settings[other]!r}",
                 "TW-unread-option",
             )
 
@@ -269,10 +270,10 @@ def rollout_advantages(
         targets = value_targets(credit.estimator, batch, **credit.options)
     if credit.thought is not None:
         assert thought_lengths is not None, "thoughts that have credit of their own must have been found"
-        of_thoughts = estimate(credit.thought.estimator, batch, **credit.thought.options)
+        thought_advantages = estimate(credit.thought.estimator, batch, **credit.thought.options)
         if estimator_of(credit.thought.estimator).level == "turn":
-            of_thoughts = batch.on_reply_tokens(of_thoughts)
-        of_actions = batch.on_reply_tokens(advantages) if tokens is None else tokens
-        tokens = divided(batch, of_actions, of_thoughts, thought_lengths, credit.thought.weight)
+            thought_advantages = batch.on_reply_tokens(thought_advantages)
+        action_advantages = batch.on_reply_tokens(advantages) if tokens is None else tokens
+        tokens = divided(batch, action_advantages, thought_advantages, thought_lengths, credit.thought.weight)
     turns = advantages if tokens is None else turn_means(batch, tokens)
     return Advantages(np.array(trajectories, dtype=np.int64), turns, tokens, targets)

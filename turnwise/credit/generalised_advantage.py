@@ -152,26 +152,26 @@ def cross_level_gae(
     Raises CreditError as `gae` does.
     """
     values, ends, last = critic_values(batch), batch.turn_tokens, values_after(batch, bootstrap)
-    of_turns = _recursion(on_turns(batch, rewards), values[ends[:-1]], last, gamma_turn, lam_turn)
-    paid, following = on_tokens(batch, placed(batch, rewards)), np.zeros(len(of_turns.values))
+    turn_advantages = _recursion(on_turns(batch, rewards), values[ends[:-1]], last, gamma_turn, lam_turn)
+    paid, following = on_tokens(batch, placed(batch, rewards)), np.zeros(len(turn_advantages.values))
     value_after = np.append(values[ends[1:-1]], 0.0)[: len(following)]
     value_after[batch.last_turns] = last
-    following[:-1] = of_turns.values[1:]
+    following[:-1] = turn_advantages.values[1:]
     following[batch.last_turns] = 0.0
     inside = _recursion(Ragged(paid.values, ends), values, value_after, gamma, lam, following)
-    mixed = (1.0 - weight) * inside.values + weight * batch.on_reply_tokens(of_turns).values
+    mixed = (1.0 - weight) * inside.values + weight * batch.on_reply_tokens(turn_advantages).values
     advantages = Ragged(mixed, paid.offsets)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
-def critic_targets(batch: CreditBatch, advantages: Ragged, *, of_turns: bool) -> Ragged:
+def critic_targets(batch: CreditBatch, advantages: Ragged, *, per_turn: bool) -> Ragged:
     """The critic's targets, A + V per reply token, from advantages that are not whitened.
 
-    With `of_turns` there is one advantage per turn, and every token of a turn gets its turn's target, since the return
+    With `per_turn` there is one advantage per turn, and every token of a turn gets its turn's target, since the return
     still to come is the same for all of them.
     """
     values = critic_values(batch)
-    if not of_turns:
+    if not per_turn:
         return Ragged(advantages.values + values, advantages.offsets)
     return batch.on_reply_tokens(Ragged(advantages.values + values[batch.turn_tokens[:-1]], advantages.offsets))
 

@@ -43,12 +43,12 @@ def opo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:
     lengths = np.diff(ends[batch.turn_rewards.offsets])
     advantages = np.zeros(len(batch))
     for members in batch.members.values():
-        of_group = totals[members]
+        group_totals = totals[members]
         if len(members) == 1:
             warnings.warn(NO_BASELINE, stacklevel=2)
-        elif not alike(of_group):
-            weighted = math.fsum((lengths[members] * of_group).tolist())
-            advantages[members] = of_group - weighted / int(lengths[members].sum())
+        elif not alike(group_totals):
+            weighted = math.fsum((lengths[members] * group_totals).tolist())
+            advantages[members] = group_totals - weighted / int(lengths[members].sum())
     return batch.on_every_turn(advantages)
 
 

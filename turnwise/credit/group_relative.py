@@ -89,11 +89,11 @@ def tree_grpo(
     assert batch.trees is not None, "`estimate` asks for what is needed"
     totals, group = batch.totals(rewards), np.array(batch.group, dtype=np.int64)
     _, tree = np.unique(np.stack([group, np.array(batch.trees, dtype=np.int64)]), axis=1, return_inverse=True)
-    of_trees = np.zeros(len(batch))
+    tree_advantages = np.zeros(len(batch))
     for members in [np.flatnonzero(tree == each) for each in range(tree.max(initial=-1) + 1)]:
-        of_trees[members] = standardised(totals[members], deviation, epsilon)
-    of_groups = batch.in_groups(totals, lambda values: normalise(values, deviation, epsilon))
-    return batch.on_every_turn(within * of_trees + across * of_groups)
+        tree_advantages[members] = standardised(totals[members], deviation, epsilon)
+    group_advantages = batch.in_groups(totals, lambda values: normalise(values, deviation, epsilon))
+    return batch.on_every_turn(within * tree_advantages + across * group_advantages)
 
 
 def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:

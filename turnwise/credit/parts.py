@@ -39,5 +39,5 @@ def divided(batch: CreditBatch, action: Ragged, thought: Ragged, thought_lengths
             f"a thought must be a part of its reply of {lengths[turn]} tokens; found {thought_lengths.values[turn]}",
             "TW-long-thought",
         )
-    of_thought = np.arange(batch.turn_tokens[-1]) < np.repeat(begins + thought_lengths.values, lengths)
-    return Ragged(np.where(of_thought, weight * thought.values, action.values), action.offsets)
+    is_thought = np.arange(batch.turn_tokens[-1]) < np.repeat(begins + thought_lengths.values, lengths)
+    return Ragged(np.where(is_thought, weight * thought.values, action.values), action.offsets)

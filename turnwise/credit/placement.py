@@ -45,13 +45,13 @@ def placed(batch: CreditBatch, placement: Placement) -> Ragged:
     return Ragged(rewards, batch.turn_rewards.offsets)
 
 
-def on_tokens(batch: CreditBatch, of_turns: Ragged) -> Ragged:
-    """The reward of each reply token: its own, plus its turn's (from `of_turns`) at the last token of the reply."""
+def on_tokens(batch: CreditBatch, turn_rewards: Ragged) -> Ragged:
+    """The reward of each reply token: its own, plus its turn's (from `turn_rewards`) at the last token of the reply."""
     ends = batch.turn_tokens
     rewards = np.zeros(ends[-1]) if batch.token_rewards is None else batch.token_rewards.values.copy()
-    rewards[ends[1:] - 1] += of_turns.values
+    rewards[ends[1:] - 1] += turn_rewards.values
     return Ragged(rewards, ends[batch.turn_rewards.offsets])
 
 
-def _with_token_rewards(batch: CreditBatch, of_turns: Ragged) -> Ragged:
-    return Ragged(of_turns.values + batch.token_rewards_of_turns.values, of_turns.offsets)
+def _with_token_rewards(batch: CreditBatch, turn_rewards: Ragged) -> Ragged:
+    return Ragged(turn_rewards.values + batch.token_rewards_of_turns.values, turn_rewards.offsets)

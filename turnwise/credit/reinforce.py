@@ -56,13 +56,14 @@ def reinforce_plus_plus_baseline(
 
     Whitened as in `reinforce_plus_plus`. Raises CreditError as it does.
     """
-    of_turns = np.zeros(len(batch.turn_rewards.values))
-    of_turns[batch.last_turns] = batch.in_groups(batch.scores(rewards), lambda values: normalise(values, "none", 0.0))
-    return _advantages(batch, Ragged(of_turns, batch.turn_rewards.offsets), gamma, whiten, epsilon)
+    turn_rewards = np.zeros(len(batch.turn_rewards.values))
+    outcomes = batch.in_groups(batch.scores(rewards), lambda values: normalise(values, "none", 0.0))
+    turn_rewards[batch.last_turns] = outcomes
+    return _advantages(batch, Ragged(turn_rewards, batch.turn_rewards.offsets), gamma, whiten, epsilon)
 
 
-def _advantages(batch: CreditBatch, of_turns: Ragged, gamma: float, whiten: bool, epsilon: float) -> Ragged:
-    returns = discounted_returns(on_tokens(batch, of_turns), gamma)
+def _advantages(batch: CreditBatch, turn_rewards: Ragged, gamma: float, whiten: bool, epsilon: float) -> Ragged:
+    returns = discounted_returns(on_tokens(batch, turn_rewards), gamma)
     return whitened(returns, batch.trained_tokens, epsilon) if whiten else returns
 
 

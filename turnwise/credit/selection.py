@@ -73,18 +73,18 @@ class Selection:
 
     def record(self) -> dict[str, float]:
         """The metrics that are logged: counts of groups, and the mean deviation of the kept and of the dropped ones."""
-        of_kept, of_dropped = ([self.deviations[group] for group in groups] for groups in (self.kept, self.dropped))
+        kept, dropped = ([self.deviations[group] for group in groups] for groups in (self.kept, self.dropped))
         total = math.fsum(self.deviations.values())
         return {
             "groups_sampled": float(len(self.deviations)),
-            "groups_kept": float(len(of_kept)),
-            "groups_dropped": float(len(of_dropped)),
+            "groups_kept": float(len(kept)),
+            "groups_dropped": float(len(dropped)),
             "groups_missing": float(self.missing),
             "groups_without_spread": float(sum(deviation == 0.0 for deviation in self.deviations.values())),
-            "kept_without_spread": float(sum(deviation == 0.0 for deviation in of_kept)),
-            **({"kept_deviation": math.fsum(of_kept) / len(of_kept)} if of_kept else {}),
-            **({"dropped_deviation": math.fsum(of_dropped) / len(of_dropped)} if of_dropped else {}),
-            **({"kept_share_of_deviation": math.fsum(of_kept) / total} if total else {}),
+            "kept_without_spread": float(sum(deviation == 0.0 for deviation in kept)),
+            **({"kept_deviation": math.fsum(kept) / len(kept)} if kept else {}),
+            **({"dropped_deviation": math.fsum(dropped) / len(dropped)} if dropped else {}),
+            **({"kept_share_of_deviation": math.fsum(kept) / total} if total else {}),
         }
 
 
@@ -112,8 +112,8 @@ def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int
     give exactly 0.
     """
     members: dict[int, list[float]] = {}
-    for of_trajectory, reward in zip(group, rewards, strict=True):
-        members.setdefault(of_trajectory, []).append(reward)
+    for name, reward in zip(group, rewards, strict=True):
+        members.setdefault(name, []).append(reward)
     return {
         name: 0.0 if alike(rewards_of_group) else statistics.stdev(rewards_of_group)
         for name, rewards_of_group in members.items()
@@ -213,8 +213,8 @@ def _cumulative(deviations: Deviations, seed: int, *, share: ShareOfGroups = 0.9
 
 def _random(deviations: Deviations, seed: int, *, share: ShareOfGroups = 0.25) -> tuple[int, ...]:
     groups = list(deviations)
-    drawn = generator(seed, "selection").permutation(len(groups))[: _count(deviations, share)]
-    return _in_order(deviations, [groups[place] for place in drawn])
+    places = generator(seed, "selection").permutation(len(groups))[: _count(deviations, share)]
+    return _in_order(deviations, [groups[place] for place in places])
 
 
 def _mixed(

@@ -73,8 +73,8 @@ def optimal_token_baseline(
                 advantages[here] = _against_weighted_mean(returns.values[here], risked.values[here])
             elif alone == "return":
                 advantages[here] = returns.values[here]
-    of_steps = Ragged(advantages, returns.offsets)
-    return of_steps if steps == "token" else batch.on_reply_tokens(of_steps)
+    step_advantages = Ragged(advantages, returns.offsets)
+    return step_advantages if steps == "token" else batch.on_reply_tokens(step_advantages)
 
 
 def _against_weighted_mean(values: Numbers, weights: Numbers) -> Numbers:

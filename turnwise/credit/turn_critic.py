@@ -73,8 +73,8 @@ def archer(
     Whitened by default over trained turns, each counted once; `whiten=False` turns it off. Needs the inputs of `gae`,
     and raises CreditError as it does.
     """
-    of_replies, _ = _half_steps(batch, gamma, lam, rewards, bootstrap)
-    return whitened(of_replies, batch.trained_turns, epsilon) if whiten else of_replies
+    advantages, _ = _half_steps(batch, gamma, lam, rewards, bootstrap)
+    return whitened(advantages, batch.trained_turns, epsilon) if whiten else advantages
 
 
 def archer_targets(
@@ -88,11 +88,11 @@ def archer_targets(
     epsilon: NotNegative = 1e-8,
 ) -> Ragged:
     """The critic's target per reply token: V's at the first of a reply of several, Q's at the others."""
-    of_replies, of_answers = _half_steps(batch, gamma, lam, rewards, bootstrap)
+    advantages, answer_advantages = _half_steps(batch, gamma, lam, rewards, bootstrap)
     values, tokens = critic_values(batch), batch.turn_tokens
-    targets = batch.on_reply_tokens(Ragged(values[tokens[1:] - 1] + of_answers, of_replies.offsets))
+    targets = batch.on_reply_tokens(Ragged(values[tokens[1:] - 1] + answer_advantages, advantages.offsets))
     first, several = tokens[:-1], np.diff(tokens) > 1
-    targets.values[first[several]] = (values[first] + of_replies.values)[several]
+    targets.values[first[several]] = (values[first] + advantages.values)[several]
     return targets
 
 
@@ -108,7 +108,7 @@ def sweet_rl(
 
     `beta` and `rewards`, by which episodes are compared, are the critic's. Whitened by default, as `archer`.
     """
-    advantages = _of_head(batch)
+    advantages = _sweet_rl_advantages(batch)
     return whitened(advantages, batch.trained_turns, epsilon) if whiten else advantages
 
 
@@ -121,7 +121,7 @@ def sweet_rl_targets(
     epsilon: NotNegative = 1e-8,
 ) -> Ragged:
     """The critic's target per reply token: a step down J, the size of its gradient, from the value."""
-    advantages, earned, pulls = _of_head(batch), batch.totals(rewards), np.zeros(len(batch))
+    advantages, earned, pulls = _sweet_rl_advantages(batch), batch.totals(rewards), np.zeros(len(batch))
     separations = np.array([beta * row.sum() for row in advantages])
     for members in batch.members.values():
         levels, apart = np.array(distinct(earned[members])), separations[members]
@@ -129,13 +129,13 @@ def sweet_rl_targets(
         mistaken = 0.5 - 0.5 * np.tanh(better * (apart[:, None] - apart) / 2.0)  # sigma, without overflow
         pulls[members] = beta * (better * mistaken).sum(axis=1) / max(len(members) - 1, 1)
     lengths = np.diff(batch.turn_tokens)
-    of_turns = np.repeat(pulls, batch.turn_rewards.lengths) * (lengths > 1)
-    moves = np.repeat(of_turns / np.maximum(lengths - 1, 1), lengths)
-    moves[batch.turn_tokens[:-1]] = -of_turns
+    turn_pulls = np.repeat(pulls, batch.turn_rewards.lengths) * (lengths > 1)
+    moves = np.repeat(turn_pulls / np.maximum(lengths - 1, 1), lengths)
+    moves[batch.turn_tokens[:-1]] = -turn_pulls
     return Ragged(critic_values(batch) + moves, batch.trained_tokens.offsets)
 
 
-def _of_head(batch: CreditBatch) -> Ragged:
+def _sweet_rl_advantages(batch: CreditBatch) -> Ragged:
     """The mean value after the first reply token of each turn, minus the value there; 0 of a reply of one token."""
     values, tokens = critic_values(batch), batch.turn_tokens
     lengths = np.diff(tokens)
@@ -155,7 +155,7 @@ def _half_steps(
     following = np.append(before[1:], 0.0)
     following[batch.last_turns] = values_after(batch, bootstrap)
     errors = paid.values + gamma * following - after
-    of_replies = discounted_returns(Ragged(after - before + lam * errors, paid.offsets), gamma * lam * lam)
-    advantage_after = np.append(of_replies.values[1:], 0.0)
+    reply_advantages = discounted_returns(Ragged(after - before + lam * errors, paid.offsets), gamma * lam * lam)
+    advantage_after = np.append(reply_advantages.values[1:], 0.0)
     advantage_after[batch.last_turns] = 0.0
-    return of_replies, errors + gamma * lam * advantage_after
+    return reply_advantages, errors + gamma * lam * advantage_after

@@ -84,8 +84,8 @@ def mt_grpo(
     rewards = own_rewards(batch).tolist()
     advantages: list[list[float]] = [[] for _ in range(len(batch))]
     for members in batch.members.values():
-        of_members = _RULES[rule](batch, members, [rewards[index] for index in members], terms)
-        for index, turns in zip(members, of_members, strict=True):
+        member_advantages = _RULES[rule](batch, members, [rewards[index] for index in members], terms)
+        for index, turns in zip(members, member_advantages, strict=True):
             advantages[index] = turns
     return Ragged.of(advantages)
 
@@ -114,11 +114,11 @@ def _paper(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms)
             "put the KL penalty into the loss, or set credit.options.rule to 'return-to-go'",
             "TW-no-token-rewards",
         )
-    turn = terms.normalised([math.fsum(of_turns) for of_turns in rewards])
+    turn = terms.normalised([math.fsum(turns) for turns in rewards])
     outcome = terms.normalised([batch.outcome[index] for index in members])
     return [
-        [terms.turn * first + terms.outcome * last, last][: len(of_turns)]
-        for of_turns, first, last in zip(rewards, turn, outcome, strict=True)
+        [terms.turn * first + terms.outcome * last, last][: len(turns)]
+        for turns, first, last in zip(rewards, turn, outcome, strict=True)
     ]
 
 
@@ -175,7 +175,7 @@ def _return_to_go(batch: CreditBatch, members: list[int], rewards: Rows, terms: 
     ]
     advantages: list[list[float]] = [[] for _ in members]
     for turn in range(max(map(len, returns))):
-        here = [place for place, of_turns in enumerate(returns) if turn < len(of_turns)]
+        here = [place for place, turns in enumerate(returns) if turn < len(turns)]
         values = np.array([returns[place][turn] for place in here])
         divisor = scale(values, terms.deviation, terms.epsilon)
         for place, advantage in zip(here, (_differences(values, terms.baseline) / divisor).tolist(), strict=True):

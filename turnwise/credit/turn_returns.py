@@ -117,10 +117,10 @@ def information_gain(
     `pooled`: whether gains and outcomes of a group are normalised together, or each among their own.
     """
     assert batch.answer_scores is not None, "`estimate` asks for what is needed"
-    known = batch.answer_scores.values if gain == "log-probability" else np.exp(batch.answer_scores.values)
-    earned = Ragged(coefficient * np.diff(known, append=0.0), batch.turn_rewards.offsets)
+    scores = batch.answer_scores.values if gain == "log-probability" else np.exp(batch.answer_scores.values)
+    earned = Ragged(coefficient * np.diff(scores, append=0.0), batch.turn_rewards.offsets)
     earned.values[batch.last_turns] = batch.totals(rewards)
-    is_last = np.isin(np.arange(len(known)), batch.last_turns)
+    is_last = np.isin(np.arange(len(scores)), batch.last_turns)
     for members in batch.members.values():
         turns = earned.places(members)
         for pool in [turns] if pooled == "joint" else [turns[is_last[turns]], turns[~is_last[turns]]]:

@@ -21,8 +21,8 @@ from turnwise.statistics import Interval
 
 Row = tuple[str | int | float | None, ...]
 
-OF_AGREEMENT = ("correlation", "slope", "error", "rank_correlation", "sign_errors", "bias", "deviation")
-INTERVALS = ("signal_to_noise", "cosine", *OF_AGREEMENT)
+AGREEMENT_MEASURES = ("correlation", "slope", "error", "rank_correlation", "sign_errors", "bias", "deviation")
+INTERVALS = ("signal_to_noise", "cosine", *AGREEMENT_MEASURES)
 TURNS_SHOWN = 5
 """Maximum number of turns in the figure, so that their markers can be distinguished."""
 
@@ -124,9 +124,9 @@ def _bounds(interval: Interval | None) -> tuple[float | None, float | None, floa
 
 def header(study: Study) -> tuple[str, ...]:
     """The column names of `rows`."""
-    of_intervals = [f"{name}{suffix}" for name in INTERVALS for suffix in ("", "_low", "_high")]
-    of_turns = [f"slope_turn_{turn + 1}" for turn in range(study.slope_turns)]
-    return ("rule", "gradient_norm", "gradient_deviation", *of_intervals, *of_turns)
+    interval_columns = [f"{name}{suffix}" for name in INTERVALS for suffix in ("", "_low", "_high")]
+    slope_columns = [f"slope_turn_{turn + 1}" for turn in range(study.slope_turns)]
+    return ("rule", "gradient_norm", "gradient_deviation", *interval_columns, *slope_columns)
 
 
 def rows(study: Study) -> list[Row]:
@@ -136,7 +136,7 @@ def rows(study: Study) -> list[Row]:
 
 def _row(rule: RuleFigures, turns: int) -> Row:
     gradient, agreement = rule.gradient, rule.agreement or Agreement(None, None, None, ())
-    intervals = (gradient.signal_to_noise, gradient.cosine, *(getattr(agreement, name) for name in OF_AGREEMENT))
+    intervals = (gradient.signal_to_noise, gradient.cosine, *(getattr(agreement, name) for name in AGREEMENT_MEASURES))
     bounds = [number for each in intervals for number in _bounds(each)]
     slopes = [None if slope is None else slope.value for slope in agreement.slopes]
     return (rule.title, gradient.norm, gradient.deviation, *bounds, *slopes, *[None] * (turns - len(slopes)))
@@ -158,8 +158,8 @@ def _draw_slopes(axes: Axes, rules: Sequence[RuleFigures], turns: int) -> None:
     """Draw the slope of each turn divided by that of all turns together; with equal slopes all lie at 1."""
     for turn in range(turns):
         shift = 0.3 * (turn - (turns - 1) / 2) / max(1, turns - 1)
-        found = [(_share(rule, turn), height + shift) for height, rule in enumerate(rules)]
-        shares = [(share, height) for share, height in found if share is not None]
+        points = [(_share(rule, turn), height + shift) for height, rule in enumerate(rules)]
+        shares = [(share, height) for share, height in points if share is not None]
         axes.plot(
             [share for share, _ in shares],
             [height for _, height in shares],

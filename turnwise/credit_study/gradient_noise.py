@@ -52,14 +52,14 @@ def group_gradients(advantages: Sequence[Sequence[float]], score_vectors: Matrix
 
     `score_vectors` has a row for each turn of each trajectory, in order: [turns, dimensions].
     """
-    lengths = [len(of_turns) for of_turns in advantages]
+    lengths = [len(row) for row in advantages]
     if sum(lengths) != len(score_vectors):
         raise ValueError(f"there must be a score vector per turn; found {len(score_vectors)} for {sum(lengths)} turns")
-    names, of_trajectory = np.unique(np.asarray(group), return_inverse=True)
-    of_turn = np.repeat(of_trajectory, lengths)
-    weights = np.array([value for of_turns in advantages for value in of_turns]) / np.bincount(of_trajectory)[of_turn]
+    names, trajectory_group = np.unique(np.asarray(group), return_inverse=True)
+    turn_group = np.repeat(trajectory_group, lengths)
+    weights = np.array([value for row in advantages for value in row]) / np.bincount(trajectory_group)[turn_group]
     share = np.zeros((len(names), len(score_vectors)))
-    share[of_turn, np.arange(len(of_turn))] = weights
+    share[turn_group, np.arange(len(turn_group))] = weights
     return share @ np.asarray(score_vectors, dtype=np.float64)
 
 

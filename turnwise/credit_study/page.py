@@ -120,8 +120,8 @@ def page(study: Study, about: Mapping[str, str], figure: str, success: Sequence[
         slopes=_rules(study, _slopes(study)),
         gradients=_rules(study, GRADIENT),
         success=[
-            (comparison.budget, drawn, (SUCCESS, _success_rows(comparison)), success_sentences(comparison))
-            for comparison, drawn in success
+            (comparison.budget, success_figure, (SUCCESS, _success_rows(comparison)), success_sentences(comparison))
+            for comparison, success_figure in success
         ],
     )
 

@@ -79,9 +79,9 @@ def same_rule(estimator: str, options: Mapping[str, Any]) -> Rule | None:
     if estimator not in ESTIMATORS:
         return None
     function = ESTIMATORS[estimator].function
-    meant = read_options(estimator, function, options)
-    named = (rule for rule in RULES if rule.estimator == estimator)
-    return next((rule for rule in named if read_options(estimator, function, rule.options) == meant), None)
+    settings = read_options(estimator, function, options)
+    candidates = (rule for rule in RULES if rule.estimator == estimator)
+    return next((rule for rule in candidates if read_options(estimator, function, rule.options) == settings), None)
 
 
 def title_of(variant: str, credit: Credit) -> str:
@@ -126,7 +126,7 @@ class Study:
     @property
     def slope_turns(self) -> int:
         """The number of turns with slopes."""
-        return max((len(found.agreement.slopes) for found in self.figures if found.agreement), default=0)
+        return max((len(rule.agreement.slopes) for rule in self.figures if rule.agreement), default=0)
 
     def to_json(self) -> str:
         """The study as JSON text."""
@@ -197,8 +197,8 @@ def advantages_of_turns(rule: Rule, batch: CreditBatch) -> list[list[float]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a group left with one trajectory has no signal, which the figures show
         advantages = estimate(rule.estimator, batch, **rule.options)
-    of_turns = advantages if estimator_of(rule.estimator).level == "turn" else turn_means(batch, advantages)
-    rows: list[list[float]] = of_turns.tolist()
+    turn_advantages = advantages if estimator_of(rule.estimator).level == "turn" else turn_means(batch, advantages)
+    rows: list[list[float]] = turn_advantages.tolist()
     return rows
 
 
@@ -270,33 +270,31 @@ def study_replays(
     group = trajectories.group.tolist()
     # The numbers of each trajectory's turns among all turns: of its states, and of its score vectors.
     rows = trajectories.turn_rows(np.arange(len(trajectories.trained))).tolist()
-    measured = {index: [returns.get(row, []) for row in of_turns] for index, of_turns in enumerate(rows) if of_turns}
+    measured = {index: [returns.get(row, []) for row in turns] for index, turns in enumerate(rows) if turns}
     dropped = {
-        group[index]
-        for index, of_states in measured.items()
-        if any(len(of_state) < FEWEST_REPLAYS for of_state in of_states)
+        group[index] for index, states in measured.items() if any(len(replays) < FEWEST_REPLAYS for replays in states)
     }
-    kept = [index for index in measured if group[index] not in dropped]
-    if not kept:
+    indices = [index for index in measured if group[index] not in dropped]
+    if not indices:
         raise WorldLost(
             "the study must be able to replay at least one group's states; the world lost all of them", "TW-world-lost"
         )
-    chosen = trajectories.select(kept)
+    complete = trajectories.select(indices)
     baselines = {} if greedy is None else rewards_of_groups(greedy, rewards)
-    played_greedily = baselines.keys() >= {*chosen.group.tolist()}
+    played_greedily = baselines.keys() >= {*complete.group.tolist()}
     batch = CreditBatch.of(
-        chosen,
+        complete,
         rewards,
-        values=None if values is None else values.per_token.select(kept),
-        bootstrap=None if values is None else values.at_end[kept],
-        greedy_rewards=Ragged.of([baselines[task] for task in chosen.group.tolist()]) if played_greedily else None,
-        rescored={name: scores.select(kept) for name, scores in rescored.items()},
+        values=None if values is None else values.per_token.select(indices),
+        bootstrap=None if values is None else values.at_end[indices],
+        greedy_rewards=Ragged.of([baselines[task] for task in complete.group.tolist()]) if played_greedily else None,
+        rescored={name: scores.select(indices) for name, scores in rescored.items()},
     )
     study = examine(
         batch,
-        truth_of(chosen, [measured[index] for index in kept], rewards),
-        vectors[[row for index in kept for row in rows[index]]],
-        Decisions.of(chosen),
+        truth_of(complete, [measured[index] for index in indices], rewards),
+        vectors[[row for index in indices for row in rows[index]]],
+        Decisions.of(complete),
         turn_limit=turn_limit,
         seed=seed,
         further=further,

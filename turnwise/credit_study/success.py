@@ -27,7 +27,7 @@ FEWEST_RULES = 4
 """Fewest rules over which ranks are correlated: of three, every order is likely by chance."""
 
 
-def _of_agreement(name: str) -> Callable[[RuleFigures], Interval | None]:
+def _agreement_reader(name: str) -> Callable[[RuleFigures], Interval | None]:
     return lambda rule: getattr(rule.agreement, name, None)
 
 
@@ -40,8 +40,8 @@ def _right_signs(rule: RuleFigures) -> Interval | None:
 
 
 MEASURES: Mapping[str, Callable[[RuleFigures], Interval | None]] = {
-    "correlation": _of_agreement("correlation"),
-    "rank correlation": _of_agreement("rank_correlation"),
+    "correlation": _agreement_reader("correlation"),
+    "rank correlation": _agreement_reader("rank_correlation"),
     "right signs": _right_signs,
     "cosine": lambda rule: rule.gradient.cosine,
 }
@@ -112,17 +112,17 @@ def predict(measure: str, trained: Sequence[Trained], *, seed: int) -> Predictio
     if len(pairs) < FEWEST_RULES:
         return Prediction(measure, None, None, None, len(pairs))
     measured = np.array([value for value, _ in pairs])
-    value = float(rank_correlations(measured[None], np.array([[of_seeds.value for _, of_seeds in pairs]]))[0])
+    value = float(rank_correlations(measured[None], np.array([[success.value for _, success in pairs]]))[0])
     if not math.isfinite(value):
         return Prediction(measure, None, None, None, len(pairs))
     draw = generator(seed, "bootstrap over rules and seeds")
-    chosen = draw.integers(len(pairs), size=(RESAMPLES, len(pairs)))
-    means = np.empty(chosen.shape)
-    for place, (_, of_seeds) in enumerate(pairs):
-        sample = np.array(of_seeds.sample or (of_seeds.value,))
-        drawn = sample[draw.integers(len(sample), size=(*chosen.shape, len(sample)))].mean(axis=2)
-        means = np.where(chosen == place, drawn, means)
-    resampled = rank_correlations(measured[chosen], means)
+    rules = draw.integers(len(pairs), size=(RESAMPLES, len(pairs)))
+    means = np.empty(rules.shape)
+    for place, (_, success) in enumerate(pairs):
+        sample = np.array(success.sample or (success.value,))
+        seed_means = sample[draw.integers(len(sample), size=(*rules.shape, len(sample)))].mean(axis=2)
+        means = np.where(rules == place, seed_means, means)
+    resampled = rank_correlations(measured[rules], means)
     interval = percentile_interval(value, resampled, len(pairs))
     return Prediction(measure, value, interval.low, interval.high, len(pairs))
 

@@ -70,16 +70,16 @@ def replayed_truth(returns: Sequence[float], continued: Sequence[Sequence[Sequen
     turn t. Raises CreditError for a state with fewer than two continuations, whose error cannot be estimated.
     """
     advantages, variances = [], []
-    for index, (earned, of_turns) in enumerate(zip(returns, continued, strict=True)):
-        for turn, of_state in enumerate(of_turns):
-            if len(of_state) < 2:
+    for index, (earned, states) in enumerate(zip(returns, continued, strict=True)):
+        for turn, replays in enumerate(states):
+            if len(replays) < 2:
                 raise CreditError(
                     f"a state must have at least 2 continuations; that before turn {turn} of trajectory {index} has "
-                    f"{len(of_state)}: leave its group out",
+                    f"{len(replays)}: leave its group out",
                     "TW-too-few-continuations",
                 )
-        values = [*(math.fsum(of_state) / len(of_state) for of_state in of_turns), earned]
-        errors = [*(statistics.variance(of_state) / len(of_state) for of_state in of_turns), 0.0]
+        values = [*(math.fsum(replays) / len(replays) for replays in states), earned]
+        errors = [*(statistics.variance(replays) / len(replays) for replays in states), 0.0]
         advantages.append([after - before for before, after in pairwise(values)])
         variances.append([before + after for before, after in pairwise(errors)])
     return Truth(advantages, variances)
@@ -151,7 +151,7 @@ def agreement(
         correlation=_resampled(together, _correlations, seed),
         slope=_resampled(together, _slopes, seed),
         error=_resampled(together, _errors, seed),
-        slopes=tuple(_resampled(of_turn, _slopes, seed) for of_turn in turns),
+        slopes=tuple(_resampled(subset, _slopes, seed) for subset in turns),
         rank_correlation=_resampled(_ranked_states(together), _mean_correlations, seed),
         sign_errors=_resampled(together, _sign_errors, seed),
         bias=_resampled(together, lambda weights, turns: np.sqrt(pairs.parts(weights, turns)[0]), seed),
@@ -176,7 +176,7 @@ class _Turns:
         cls, advantages: Sequence[Sequence[float]], truth: Truth, group: Sequence[int], decisions: Decisions, turn: int
     ) -> _Turns:
         """The turns with index `turn`, of all trajectories that reach it."""
-        reaching = [index for index, of_turns in enumerate(advantages) if turn < len(of_turns)]
+        reaching = [index for index, row in enumerate(advantages) if turn < len(row)]
         rows = (advantages, truth.advantages, truth.variances, decisions.states, decisions.replies)
         parts = (np.array([row[index][turn] for index in reaching]) for row in rows)
         return cls(np.array([group[index] for index in reaching]), *parts)
@@ -197,20 +197,20 @@ class _Pairs:
     def of(cls, turns: _Turns) -> _Pairs:
         _, member, counts = np.unique(turns.reply, return_inverse=True, return_counts=True)
         others = counts[member] - 1
-        of_rule, of_truth = (
+        rule_means, true_means = (
             (np.bincount(member, values)[member] - values) / np.maximum(others, 1)
             for values in (turns.rule, turns.true)
         )
-        return cls(others > 0, of_rule, of_truth)
+        return cls(others > 0, rule_means, true_means)
 
     def parts(self, weights: Vector, turns: _Turns) -> tuple[Vector, Vector]:
         """The squared bias and the variance in each sample, [samples] each; neither below 0."""
         scale, counted = _scales(weights, turns)[:, None], weights * self.repeated
         errors = scale * turns.rule - turns.true
-        of_others = scale * self.rule - self.true
+        other_errors = scale * self.rule - self.true
         squared_bias, squared = (
             ratio((counted * values).sum(axis=1), counted.sum(axis=1))
-            for values in (errors * of_others, errors**2 - turns.noise)
+            for values in (errors * other_errors, errors**2 - turns.noise)
         )
         return np.maximum(squared_bias, 0.0), np.maximum(squared - squared_bias, 0.0)
 
@@ -223,11 +223,11 @@ def _ranked_states(turns: _Turns) -> _Turns:
     for state in np.unique(turns.state):
         rows = np.flatnonzero(turns.state == state)
         # Equal numbers that were added up in another order are ties.
-        of_rule, of_truth = turns.rule[rows].round(12), turns.true[rows].round(12)
-        if np.ptp(of_truth) == 0:
+        rule, truth = turns.rule[rows].round(12), turns.true[rows].round(12)
+        if np.ptp(truth) == 0:
             continue
         first.append(rows[0])
-        correlations.append(0.0 if np.ptp(of_rule) == 0 else float(spearmanr(of_rule, of_truth).statistic))
+        correlations.append(0.0 if np.ptp(rule) == 0 else float(spearmanr(rule, truth).statistic))
     one = _Turns(*(part[first] for part in astuple(turns)))
     return replace(one, rule=np.array(correlations, dtype=np.float64))
 
