@@ -45,7 +45,7 @@ def test_weights_by_hand(
     correction: ImportanceCorrection, of_first: list[float], of_second: list[float], cut: float
 ) -> None:
     weights = importance_weights(SEQUENCES, Ragged.of(LEARNER), correction)
-    assert weights.of_token.tolist() == [pytest.approx(of_first), pytest.approx(of_second)]
+    assert weights.per_token.tolist() == [pytest.approx(of_first), pytest.approx(of_second)]
     assert weights.cut_share == cut
     assert weights.maximum == pytest.approx(1.0 if correction.level == "sequence" else 3.0)
     assert weights.mean == pytest.approx((sum(of_first) + sum(of_second)) / 4)
@@ -83,7 +83,7 @@ def test_truncated_weights_are_unbiased_until_they_are_cut() -> None:
     sequences = [TokenSequence((9, token), (-1, 0), (0.0, math.log(engine[token]))) for token in range(3)]
     own = [(0.0, math.log(learner[token])) for token in range(3)]
     weights = importance_weights(SequenceBatch.of(sequences), Ragged.of(own), ImportanceCorrection(kind="truncate"))
-    of_reply = np.array([row[1] for row in weights.of_token])
+    of_reply = np.array([row[1] for row in weights.per_token])
     assert (engine * of_reply * value).sum() == pytest.approx((learner * value).sum())
 
 
@@ -117,7 +117,7 @@ def test_a_correction_that_makes_no_sense_is_refused(wrong: dict[str, object], r
 def of_mask(**mask: object) -> list[float]:
     """The weights of the two sequences' reply tokens with this mask alone."""
     correction = ImportanceCorrection(kind="none", sequence_mask=SequenceMask(**mask))
-    return importance_weights(SEQUENCES, Ragged.of(LEARNER), correction).of_token.values[SEQUENCES.mask].tolist()
+    return importance_weights(SEQUENCES, Ragged.of(LEARNER), correction).per_token.values[SEQUENCES.mask].tolist()
 
 
 LEFT_OUT, EVERYTHING = [0.0, 0.0, 0.0, 1.0], [1.0] * 4
@@ -155,7 +155,7 @@ def test_a_ratio_has_two_bounds_and_the_lower_one_is_the_reciprocal_of_the_upper
 def test_a_masked_sequence_has_no_weight_whatever_its_weights_are() -> None:
     mask = SequenceMask(over="mean", of="k1", high=1.2)
     found = importance_weights(SEQUENCES, Ragged.of(LEARNER), ImportanceCorrection(kind="truncate", sequence_mask=mask))
-    assert found.of_token.values[SEQUENCES.mask].tolist() == LEFT_OUT
+    assert found.per_token.values[SEQUENCES.mask].tolist() == LEFT_OUT
     assert found.cut_share == 3 / 4
     alone = Ragged.of(LEARNER[:1])
     with pytest.raises(MismatchError, match=r"\b0\b.*\b2\b.*k1.*1\.2.*TW-engine-mismatch"):
@@ -166,13 +166,13 @@ def test_weights_over_their_mean_have_the_mean_one() -> None:
     # tokens: 2, 0.6, 0.25, 1 after truncation, mean 0.9625; sequences: 0.45 and 1, mean 0.725
     weights = importance_weights(SEQUENCES, Ragged.of(LEARNER), ImportanceCorrection(kind="truncate", over_mean=True))
     expected = [each / 0.9625 for each in (2.0, 0.6, 0.25, 1.0)]
-    assert weights.of_token.values[SEQUENCES.mask].tolist() == pytest.approx(expected)
+    assert weights.per_token.values[SEQUENCES.mask].tolist() == pytest.approx(expected)
     assert weights.mean == pytest.approx(1.0)
     assert weights.cut_share == 1 / 4  # dividing is no cut
     mask = ImportanceCorrection(kind="mask", low=0.2, high=2.0, over_mean=True)
     masked = importance_weights(SEQUENCES, Ragged.of(LEARNER), mask)
     expected = [each / 0.4625 for each in (0.0, 0.6, 0.25, 1.0)]  # the mean counts the masked one
-    assert masked.of_token.values[SEQUENCES.mask].tolist() == pytest.approx(expected)
+    assert masked.per_token.values[SEQUENCES.mask].tolist() == pytest.approx(expected)
     of_sequences = ImportanceCorrection(kind="truncate", level="sequence", over_mean=True)
     weights = importance_weights(SEQUENCES, Ragged.of(LEARNER), of_sequences)
-    assert weights.of_token.values[SEQUENCES.mask].tolist() == pytest.approx([0.45 / 0.725] * 3 + [1 / 0.725])
+    assert weights.per_token.values[SEQUENCES.mask].tolist() == pytest.approx([0.45 / 0.725] * 3 + [1 / 0.725])

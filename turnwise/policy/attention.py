@@ -69,8 +69,8 @@ class _ByProducts(torch.autograd.Function):
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
         scaled, keys, values, outputs = context.saved_tensors
         exact = torch.promote_types(scaled.dtype, torch.float32)
-        of_queries = torch.empty(scaled.shape, dtype=exact)
-        of_keys, of_values = (torch.zeros(each.shape, dtype=exact) for each in (keys, values))
+        query_gradients = torch.empty(scaled.shape, dtype=exact)
+        key_gradients, value_gradients = (torch.zeros(each.shape, dtype=exact) for each in (keys, values))
         mean = (gradient * outputs).sum(-1, keepdim=True)
         for stretch in context.stretches:
             seen = slice(stretch.keys)
@@ -78,17 +78,17 @@ class _ByProducts(torch.autograd.Function):
                 each[:, :, :, stretch.queries].flatten(2, 3) for each in (scaled, gradient, mean)
             )
             probabilities = _probabilities(scaled, keys, stretch)
-            of_values[:, :, seen] += probabilities.mT @ gradient_here
-            of_scores = (gradient_here @ values[:, :, seen].mT).sub_(mean_here).mul_(probabilities)
-            of_keys[:, :, seen] += of_scores.mT @ scaled_here
-            into = of_queries[:, :, :, stretch.queries]
-            into.copy_((of_scores @ keys[:, :, seen]).view_as(into))
-        return of_queries.mul_(context.scale), of_keys, of_values, None, None
+            value_gradients[:, :, seen] += probabilities.mT @ gradient_here
+            score_gradients = (gradient_here @ values[:, :, seen].mT).sub_(mean_here).mul_(probabilities)
+            key_gradients[:, :, seen] += score_gradients.mT @ scaled_here
+            into = query_gradients[:, :, :, stretch.queries]
+            into.copy_((score_gradients @ keys[:, :, seen]).view_as(into))
+        return query_gradients.mul_(context.scale), key_gradients, value_gradients, None, None
 
 
 def _probabilities(scaled: torch.Tensor, keys: torch.Tensor, stretch: Stretch) -> torch.Tensor:
     """P: [sequences, key heads, heads a key head x queries of the stretch, keys that they see]."""
-    of_stretch = scaled[:, :, :, stretch.queries]
-    scores = of_stretch.flatten(2, 3) @ keys[:, :, : stretch.keys].mT
-    scores.unflatten(2, of_stretch.shape[2:4])[..., stretch.seen_by_all :].add_(stretch.mask)
+    queries = scaled[:, :, :, stretch.queries]
+    scores = queries.flatten(2, 3) @ keys[:, :, : stretch.keys].mT
+    scores.unflatten(2, queries.shape[2:4])[..., stretch.seen_by_all :].add_(stretch.mask)
     return scores.softmax(-1)

@@ -72,12 +72,12 @@ def switches_of(template: str) -> frozenset[str]:
         raise ConfigurationError(
             f"the chat template must be one that Jinja reads; it says: {error}", "TW-template-syntax"
         ) from error
-    read = meta.find_undeclared_variables(tree) - NOT_SWITCHES
+    variables = meta.find_undeclared_variables(tree) - NOT_SWITCHES
     assigned = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
-    asked = (*tree.find_all(nodes.Test), *tree.find_all(nodes.Filter))
-    tested = [each.node for each in asked if each.name in ("defined", "undefined", "default", "d")]
+    checks = (*tree.find_all(nodes.Test), *tree.find_all(nodes.Filter))
+    tested = [each.node for each in checks if each.name in ("defined", "undefined", "default", "d")]
     with_default = {node.name for node in tested if isinstance(node, nodes.Name)}
-    return frozenset(name for name in read - (assigned - with_default) if not name.endswith("_token"))
+    return frozenset(name for name in variables - (assigned - with_default) if not name.endswith("_token"))
 
 
 def without_generation_tags(template: str) -> str:

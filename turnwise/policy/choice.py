@@ -91,10 +91,10 @@ def _require_size(policy: Policy, engine: str, tags: Sequence[str]) -> None:
 def _require_hub_id(model: str) -> None:
     """Raise ConfigurationError unless `model`, which is no folder, can be the id of a model on the hub."""
     if os.path.exists(model) or not HUB_ID.fullmatch(model):
-        found = "a file" if os.path.exists(model) else "no such folder"
+        actual = "a file" if os.path.exists(model) else "no such folder"
         raise ConfigurationError(
             "policy.model must be 'scratch', a folder that is there, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct; "
-            f"found {found} at {model!r}",
+            f"found {actual} at {model!r}",
             "TW-unknown-model",
         )
     words = [SCRATCH, *wheel_models()]

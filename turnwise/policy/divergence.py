@@ -65,8 +65,8 @@ def k3(log_ratio: torch.Tensor) -> torch.Tensor:
 
 def k3_straight_through(log_ratio: torch.Tensor) -> torch.Tensor:
     """k3, with the gradient of k2, from d = log pi - log ref; any shape."""
-    of_k2 = k2(log_ratio)
-    return k3(log_ratio).detach() + of_k2 - of_k2.detach()
+    quadratic = k2(log_ratio)
+    return k3(log_ratio).detach() + quadratic - quadratic.detach()
 
 
 DIVERGENCES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {

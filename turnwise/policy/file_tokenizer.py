@@ -126,10 +126,10 @@ def _chat_template(folder: Path, configuration: Mapping[str, Any]) -> str | dict
     if (folder / TEMPLATE_FILE).is_file():
         templates = {"default": (folder / TEMPLATE_FILE).read_text(encoding="utf-8"), **templates}
     if not templates:
-        named = configuration.get("chat_template")
-        if not isinstance(named, list):
-            return named
-        return {each["name"]: each["template"] for each in named}
+        entry = configuration.get("chat_template")
+        if not isinstance(entry, list):
+            return entry
+        return {each["name"]: each["template"] for each in entry}
     return templates["default"] if list(templates) == ["default"] else templates
 
 
@@ -139,8 +139,8 @@ def _text(token: Any) -> str:
 
 
 def _listed(configuration: Mapping[str, Any], key: str) -> list[str]:
-    named = configuration.get(key) or []
-    return [_text(token) for token in (named.values() if isinstance(named, Mapping) else named)]
+    entries = configuration.get(key) or []
+    return [_text(token) for token in (entries.values() if isinstance(entries, Mapping) else entries)]
 
 
 def _raise(message: str) -> None:

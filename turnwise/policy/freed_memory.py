@@ -56,9 +56,9 @@ def return_freed_memory() -> None:
     in use. Only glibc can; with any other C library this does nothing.
     """
     library = ctypes.CDLL(None)
-    state_of, trim = (getattr(library, name, None) for name in ("mallinfo2", "malloc_trim"))
-    if state_of is None or trim is None:
+    read_state, trim = (getattr(library, name, None) for name in ("mallinfo2", "malloc_trim"))
+    if read_state is None or trim is None:
         return
-    state_of.restype = _AllocatorState
-    if state_of().fordblks > KEPT_BYTES:
+    read_state.restype = _AllocatorState
+    if read_state().fordblks > KEPT_BYTES:
         trim(0)

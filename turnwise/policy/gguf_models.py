@@ -70,12 +70,12 @@ class GgufHeader:
     @property
     def configuration(self) -> dict[str, Any]:
         """The sizes under the names of a `config.json`."""
-        named = {name: self.metadata.get(f"{self.architecture}.{key}") for name, key in _SIZES.items()}
+        sizes = {name: self.metadata.get(f"{self.architecture}.{key}") for name, key in _SIZES.items()}
         return {
             "model_type": self.architecture,
             "vocab_size": int(self.metadata.get("tokenizer.ggml.tokens", 0)),
             "tie_word_embeddings": self.tied,
-            **{name: size for name, size in named.items() if size is not None},
+            **{name: size for name, size in sizes.items() if size is not None},
         }
 
 
@@ -125,10 +125,10 @@ def _text(file: BinaryIO) -> str:
 
 def _bytes(file: BinaryIO) -> bytes:
     (length,) = struct.unpack("<Q", file.read(8))
-    found = file.read(length)
-    if len(found) < length:
+    content = file.read(length)
+    if len(content) < length:
         raise ValueError("it ends early")
-    return found
+    return content
 
 
 def _value(file: BinaryIO, code: int) -> Any:

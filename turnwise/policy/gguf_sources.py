@@ -158,8 +158,9 @@ def _not_here(model: WheelModel, why: str) -> ConfigurationError:
 
 def _require_content(path: Path, content: str) -> None:
     if not path.is_file() or sha256_of(path) != content:
-        found = "another" if path.is_file() else "none"
+        actual = "another" if path.is_file() else "none"
         raise ConfigurationError(
-            f"policy.model must be the file with the SHA-256 {content}; found {found} at {path}: run again or bring it",
+            f"policy.model must be the file with the SHA-256 {content}; found {actual} at {path}: run again or "
+            "bring it",
             "TW-changed-file",
         )

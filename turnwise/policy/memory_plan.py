@@ -106,10 +106,10 @@ class ModelMemory:
 
     def activations(self, tokens: int) -> int:
         """What autograd keeps of a micro-batch of this many tokens, until the backward pass is over."""
-        of_layer, layers = self._layer_bytes_per_token() * tokens, self.dimensions.layers
+        layer_bytes, layers = self._layer_bytes_per_token() * tokens, self.dimensions.layers
         if self.settings.gradient_checkpointing:
-            return 4 * self.dimensions.hidden * layers * tokens + 2 * of_layer + self._copies() // layers
-        return layers * of_layer + self._copies()
+            return 4 * self.dimensions.hidden * layers * tokens + 2 * layer_bytes + self._copies() // layers
+        return layers * layer_bytes + self._copies()
 
     def fragmentation(self, tokens: int) -> int:
         """What a micro-batch's passes leave freed but not returned, on the CPU."""
@@ -145,9 +145,9 @@ class ModelMemory:
     def _layer_bytes_per_token(self) -> int:
         """The table at the head of this file."""
         if self._is_packed:
-            hidden, queries, keys, feed_forward, norms = _OF_OURS[self.settings.precision]
+            hidden, queries, keys, feed_forward, norms = _PACKED_LAYER_BYTES[self.settings.precision]
         else:
-            hidden, queries, keys, feed_forward, norms = _OF_TRANSFORMERS[
+            hidden, queries, keys, feed_forward, norms = _TRANSFORMERS_LAYER_BYTES[
                 self.settings.adapter is not None, self.settings.precision
             ]
         if self.dimensions.head_norms:
@@ -168,9 +168,9 @@ class ModelMemory:
         return wide.layers * (attention + 3 * wide.hidden * wide.feed_forward)
 
 
-_OF_OURS = {"float32": (16, 12, 12, 16, 4), "bfloat16": (12, 6, 4, 8, 3)}
+_PACKED_LAYER_BYTES = {"float32": (16, 12, 12, 16, 4), "bfloat16": (12, 6, 4, 8, 3)}
 """Bytes per token and layer of our forward pass, for each width and for head norms, by precision."""
-_OF_TRANSFORMERS = {
+_TRANSFORMERS_LAYER_BYTES = {
     (False, "float32"): (24, 8, 8, 16, 8),
     (False, "bfloat16"): (26, 4, 4, 8, 6),
     (True, "float32"): (16, 8, 8, 16, 4),
@@ -221,20 +221,20 @@ class EngineMemory:
     def cache(self) -> int:
         """Keys and values."""
         wide = self.dimensions
-        of_token = bytes_per_token(wide.layers, wide.key_value_heads, wide.head_dimension, self.number_bytes)
+        token_bytes = bytes_per_token(wide.layers, wide.key_value_heads, wide.head_dimension, self.number_bytes)
         if self.engine == "vllm":
-            of_each = of_token // min(self.tensor_parallel, wide.key_value_heads)
-            return vllm_cache_bytes(self.device, of_each, self.context_length, self.most_episodes)
-        slots = embedded_slots(self.device, of_token, self.context_length, self.most_episodes)
-        return of_token * rounded_up(min(slots, self.episodes)) * rounded_up(self.context_length)
+            token_bytes_per_card = token_bytes // min(self.tensor_parallel, wide.key_value_heads)
+            return vllm_cache_bytes(self.device, token_bytes_per_card, self.context_length, self.most_episodes)
+        slots = embedded_slots(self.device, token_bytes, self.context_length, self.most_episodes)
+        return token_bytes * rounded_up(min(slots, self.episodes)) * rounded_up(self.context_length)
 
     @property
     def sampling(self) -> int:
         """Activations of the tokens that it computes at once, and the probabilities that tokens are drawn from."""
         wide = self.dimensions
         tokens = min(TOKENS_AT_ONCE[self.engine], self.episodes * self.context_length)
-        of_token = 4 * wide.hidden + 3 * wide.queries + 3 * wide.keys + 4 * wide.feed_forward
-        return self.number_bytes * tokens * of_token + 4 * 4 * self.episodes * wide.vocabulary
+        numbers_per_token = 4 * wide.hidden + 3 * wide.queries + 3 * wide.keys + 4 * wide.feed_forward
+        return self.number_bytes * tokens * numbers_per_token + 4 * 4 * self.episodes * wide.vocabulary
 
     @property
     def graphs(self) -> int:

@@ -218,8 +218,8 @@ def _save_again(model: PreTrainedModel, folder: Path, weights: Mapping[str, torc
     folder.mkdir(parents=True, exist_ok=True)  # as `save_pretrained` does
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    kept = {name: tensor.contiguous() for name, tensor in weights.items() if name in names}
-    save_file(on_cpu(kept), folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    tensors = {name: tensor.contiguous() for name, tensor in weights.items() if name in names}
+    save_file(on_cpu(tensors), folder / WEIGHTS_FILE, metadata={"format": "pt"})
 
 
 def dtype_of(settings: ModelSettings) -> torch.dtype:
@@ -261,12 +261,12 @@ def require_device(settings: ModelSettings, device: str) -> None:
         )
 
 
-def require_cards(taken: int) -> None:
+def require_cards(needed: int) -> None:
     """Raise ConfigurationError unless this machine has so many cards, which a run takes."""
     cards = torch.cuda.device_count()
-    if cards < taken:
+    if cards < needed:
         raise ConfigurationError(
-            f"this machine must have the cards that a run takes, {taken}; found {cards}: lower "
+            f"this machine must have the cards that a run takes, {needed}; found {cards}: lower "
             "compute.learner_processes, compute.engines or compute.tensor_parallel, let the engines share the "
             "learner's cards (compute.engines_apart: false), or set compute.device to cpu",
             "TW-too-few-cards",
@@ -333,17 +333,17 @@ class TrunkForward:
         self._forward, self._device_type = forward, device_type
         self.precision, self.compiled = dtype_of(settings), settings.compiled
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """The pass itself."""
         with self.autocast():
             if not self.compiled:
-                return self._forward(*arguments, **named)
+                return self._forward(*arguments, **keywords)
             # A compiled layer must not silently run uncompiled: not after too many recompilations, and not because the
             # environment turns the compiler off (TORCH_COMPILE_DISABLE).
             with torch._dynamo.config.patch(
                 disable=False, recompile_limit=_RECOMPILATIONS, fail_on_recompile_limit_hit=True
             ):
-                return self._forward(*arguments, **named)
+                return self._forward(*arguments, **keywords)
 
     def autocast(self) -> torch.autocast:
         """The context in which the trunk's arithmetic has the precision."""

@@ -200,16 +200,16 @@ class ModelsInMemory:
         """
         rest_resident_engine()
         processes = self.learner_processes(parameters.compute)
-        held = self._critics.pop((critic, parameters), None)
-        if held is not None:
-            return held
+        model = self._critics.pop((critic, parameters), None)
+        if model is not None:
+            return model
         self._critics.clear()
         return load_critic(self._opened(critic), parameters, processes)
 
-    def keep_critic(self, critic: Reference, parameters: LearnerParameters, held: Critic) -> None:
+    def keep_critic(self, critic: Reference, parameters: LearnerParameters, model: Critic) -> None:
         """Keep a critic in memory under its new artifact."""
         self._critics.clear()
-        self._critics[critic, parameters] = held
+        self._critics[critic, parameters] = model
 
     @contextmanager
     def consulted_critic(self, critic: Reference, parameters: LearnerParameters) -> Iterator[Critic]:
@@ -220,9 +220,9 @@ class ModelsInMemory:
             yield learner.critic
             self.keep_learner(critic, parameters, learner)
         else:
-            held = self.take_critic(critic, parameters)
-            yield held
-            self.keep_critic(critic, parameters, held)
+            model = self.take_critic(critic, parameters)
+            yield model
+            self.keep_critic(critic, parameters, model)
 
 
 def base_reference(policy: Reference) -> Reference | None:

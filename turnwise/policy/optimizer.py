@@ -104,9 +104,7 @@ class NamedAdamW:
             return
         parts = {name: self._parts(parameter) for name, parameter in self._parameters.items()}
         stored = {name: (tensor.shape, tensor.dtype) for name, tensor in states.items()}
-        expected = {
-            f"{part}.{name}": kind for name, of_parameter in parts.items() for part, kind in of_parameter.items()
-        }
+        expected = {f"{part}.{name}": kind for name, kinds in parts.items() for part, kind in kinds.items()}
         if stored != expected:
             differing = min(name for name in stored | expected if stored.get(name) != expected.get(name))
             raise ArtifactError(
@@ -193,9 +191,9 @@ class HeldAdamW(torch.optim.Optimizer):
                 if not self.state[parameter]:
                     parts = self.parts(parameter)
                     self.take(parameter, {name: torch.zeros(*part[:1], dtype=part[1]) for name, part in parts.items()})
-                self._step_of(parameter, group)
+                self._step_parameter(parameter, group)
 
-    def _step_of(self, parameter: torch.nn.Parameter, group: Mapping[str, Any]) -> None:
+    def _step_parameter(self, parameter: torch.nn.Parameter, group: Mapping[str, Any]) -> None:
         state = self.state[parameter]
         weights, gradient = parameter.view(-1), parameter.grad.reshape(-1)  # type: ignore[union-attr]
         generator = torch.Generator(parameter.device)
@@ -260,9 +258,9 @@ def _quantise(values: torch.Tensor, numbers: torch.Tensor, codes: torch.Tensor, 
     """Write the codes and the scales of whole blocks; `numbers` are those that the codes stand for."""
     from torchao.optim.quant_utils import quantize_8bit_with_qmap, scale_tensor
 
-    scaled, found = scale_tensor(values, BLOCK)
+    scaled, block_scales = scale_tensor(values, BLOCK)
     codes.copy_(quantize_8bit_with_qmap(scaled, numbers))
-    scale.copy_(found)
+    scale.copy_(block_scales)
 
 
 def _dequantised(codes: torch.Tensor, scale: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:

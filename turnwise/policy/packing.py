@@ -107,7 +107,7 @@ class Packing:
         """The packing of a micro-batch, whose attention is computed in this type."""
         inputs, lengths = micro_batch.inputs, micro_batch.lengths
         sequences, columns = torch.arange(len(inputs))[:, None], torch.arange(inputs.shape[1])
-        known = _known(inputs, lengths)
+        known = _count_known(inputs, lengths)
         new = lengths - known
         is_new = (columns >= known[:, None]) & (columns < lengths[:, None])
         begins = new.cumsum(0) - new
@@ -121,11 +121,11 @@ class Packing:
             most_queries, most_keys = int(new[members].max()), int(lengths[members].max())
             query = known[members, None] + torch.arange(most_queries).minimum(new[members, None] - 1)
             key = torch.arange(most_keys).minimum(lengths[members, None] - 1)
-            of_queries, of_keys = token[members].gather(1, query).flatten(), token[members].gather(1, key).flatten()
+            queries, keys = token[members].gather(1, query).flatten(), token[members].gather(1, key).flatten()
             unpadded = (torch.arange(most_queries) < new[members, None]).flatten().nonzero().squeeze(1)
-            attended[of_queries[unpadded]] = queries_so_far + unpadded
-            queries_so_far += len(of_queries)
-            blocks.append(Block(of_queries, of_keys, query + 1, dtype))
+            attended[queries[unpadded]] = queries_so_far + unpadded
+            queries_so_far += len(queries)
+            blocks.append(Block(queries, keys, query + 1, dtype))
         return cls(
             inputs=inputs[is_new],
             positions=positions,
@@ -135,7 +135,7 @@ class Packing:
         )
 
 
-def _known(inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def _count_known(inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """How many leading tokens of each sequence are those of the sequence before it, the last one never: [sequences]."""
     alike = (inputs[1:] == inputs[:-1]).to(torch.int64).cumprod(1).sum(1)
     known = torch.cat([alike.new_zeros(1), alike.minimum(lengths[:-1])])

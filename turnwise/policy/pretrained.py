@@ -87,22 +87,22 @@ def is_commit(content: str) -> bool:
     return re.fullmatch("[0-9a-f]{40}", content) is not None
 
 
-def pretrained_folder(found: Outside) -> Path:
+def pretrained_folder(source: Outside) -> Path:
     """A folder with the policy's files, downloaded where they are not on this machine yet.
 
     Raises ConfigurationError where they cannot be downloaded, or the folder holds no whole weights in safetensors.
     """
-    folder = model_directory(found.place)
+    folder = model_directory(source.place)
     if folder is None:
-        folder = _snapshot(found)
-    require_weights_form(folder, found.place)
+        folder = _snapshot(source)
+    require_weights_form(folder, source.place)
     return folder
 
 
-def require_unchanged(found: Outside) -> None:
-    """Raise ConfigurationError where a directory's files have changed since `found` was made for the cache key."""
-    folder = model_directory(found.place)
-    if folder is not None and outside_files(folder, _files(folder)) != found:
+def require_unchanged(source: Outside) -> None:
+    """Raise ConfigurationError where a directory's files have changed since `source` was made for the cache key."""
+    folder = model_directory(source.place)
+    if folder is not None and outside_files(folder, _files(folder)) != source:
         raise ConfigurationError(
             f"policy.model must not change while it is read; {folder} has: run again", "TW-changed-file"
         )
@@ -134,24 +134,24 @@ def _commit(model: str, revision: str | None, key: str) -> str:
         except RevisionResolutionError:
             commit = HfApi().resolve_revision(model, revision=revision)
     except (OSError, ValueError, RevisionResolutionError) as error:
-        asked = f"revision {revision!r}" if revision else "main branch"
+        version = f"revision {revision!r}" if revision else "main branch"
         scratch = "'scratch', " if key == "policy.model" else ""
         raise ConfigurationError(
-            f"{key} must be {scratch}a directory, or a hub id whose {asked} is in the local cache or can be asked for; "
-            f"found {model!r}: {error}",
+            f"{key} must be {scratch}a directory, or a hub id whose {version} is in the local cache or can be asked "
+            f"for; found {model!r}: {error}",
             "TW-unknown-model",
         ) from error
     return commit.resolved
 
 
-def _snapshot(found: Outside) -> Path:
+def _snapshot(source: Outside) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(found.place, revision=found.content, ignore_patterns=list(NOT_READ)))
+        return Path(snapshot_download(source.place, revision=source.content, ignore_patterns=list(NOT_READ)))
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"policy.model {found.place!r} must be in the hub's local cache or be downloadable at its commit "
-            f"{found.content}; {error}",
+            f"policy.model {source.place!r} must be in the hub's local cache or be downloadable at its commit "
+            f"{source.content}; {error}",
             "TW-download-failed",
         ) from error

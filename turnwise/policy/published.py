@@ -80,13 +80,13 @@ def require_readable(folder: Path, use: ModelUse) -> None:
     _require_vocabulary(folder, len(tokenizer), dimensions.vocabulary)
 
 
-def require_sizes(values: Mapping[str, Any], named: str, use: ModelUse) -> None:
+def require_sizes(values: Mapping[str, Any], model: str, use: ModelUse) -> None:
     """Raise ConfigurationError where the sizes of a `config.json` fit neither the engine nor the agent's contexts.
 
-    `named` is how the user named the model.
+    `model` is how the user named the model.
     """
     if (dimensions := configured_dimensions(values)) is not None:
-        _require_heads(named, dimensions.heads, dimensions.head_dimension, use)
+        _require_heads(model, dimensions.heads, dimensions.head_dimension, use)
     _require_room(values.get("max_position_embeddings"), use)
 
 
@@ -154,10 +154,10 @@ def _require_frame(folder: Path, tokenizer: Any, use: ModelUse) -> None:
         raise ConfigurationError(f"policy.model {folder}: {error}") from error
 
 
-def _require_vocabulary(folder: Path, tokens: int, of_model: int) -> None:
-    if tokens > of_model:
+def _require_vocabulary(folder: Path, tokens: int, vocabulary: int) -> None:
+    if tokens > vocabulary:
         raise ConfigurationError(
-            f"the tokenizer of policy.model must have no more tokens than the model, {of_model}; {folder} has "
+            f"the tokenizer of policy.model must have no more tokens than the model, {vocabulary}; {folder} has "
             f"{tokens}: it is another model's",
             "TW-foreign-tokenizer",
         )
@@ -174,12 +174,12 @@ def _read(folder: Path, name: str, read: Any) -> Any:
         ) from error
 
 
-def _require_heads(named: str, heads: int | None, dimension: int | None, use: ModelUse) -> None:
+def _require_heads(model: str, heads: int | None, dimension: int | None, use: ModelUse) -> None:
     if dimension:
         try:
             require_kernels(dimension, 1, use.engine)
         except ConfigurationError as error:
-            raise ConfigurationError(f"policy.model {named}: {error}") from error
+            raise ConfigurationError(f"policy.model {model}: {error}") from error
     if heads:
         require_parts(use.tensor_parallel, heads)
 

@@ -83,7 +83,7 @@ def _packed_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> tor
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else model.dtype
     packing = Packing.of(micro_batch, dtype)
     rotation = rotations(model, packing.positions)
-    scored, reply_of = packing.scored.unique(return_inverse=True)
+    scored, inverse = packing.scored.unique(return_inverse=True)
     states = trunk.embed_tokens(packing.inputs)
     for layer in trunk.layers:
         inputs = (layer, states, packing, rotation, scored if layer is trunk.layers[-1] else None)
@@ -91,7 +91,7 @@ def _packed_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> tor
             states = checkpoint(_layer, *inputs, use_reentrant=False, preserve_rng_state=False)
         else:
             states = _layer(*inputs)
-    return _norm(trunk.norm, states).index_select(0, reply_of)
+    return _norm(trunk.norm, states).index_select(0, inverse)
 
 
 def _layer(
@@ -115,19 +115,19 @@ def _attention(attention: Any, states: torch.Tensor, packing: Packing, rotation:
     projected = linear(states, weight, bias).view(len(states), -1, attention.head_dim)
     placed, values = projected.split((heads + key_value_heads, key_value_heads), dim=1)
     if hasattr(attention, "q_norm"):
-        of_query, of_key = attention.q_norm.weight, attention.k_norm.weight
-        weight = torch.cat([of_query.expand(heads, -1), of_key.expand(key_value_heads, -1)])
+        query_norm, key_norm = attention.q_norm.weight, attention.k_norm.weight
+        weight = torch.cat([query_norm.expand(heads, -1), key_norm.expand(key_value_heads, -1)])
         placed = _RmsNorm.apply(placed, weight, attention.q_norm.variance_epsilon)
     queries, keys = _Rotation.apply(placed, *rotation).split((heads, key_value_heads), dim=1)
-    seen = []
+    outputs = []
     for block in packing.blocks:
-        of_queries, of_keys, of_values = (
+        block_queries, block_keys, block_values = (
             each.index_select(0, tokens).unflatten(0, (block.sequences, -1)).transpose(1, 2)
             for each, tokens in ((queries, block.queries), (keys, block.keys), (values, block.keys))
         )
-        of_block = attend(of_queries, of_keys, of_values, block, attention.scaling)
-        seen.append(of_block.transpose(1, 2).reshape(-1, heads * attention.head_dim))
-    return torch.cat(seen).index_select(0, packing.attended)
+        block_outputs = attend(block_queries, block_keys, block_values, block, attention.scaling)
+        outputs.append(block_outputs.transpose(1, 2).reshape(-1, heads * attention.head_dim))
+    return torch.cat(outputs).index_select(0, packing.attended)
 
 
 def _norm(module: Any, states: torch.Tensor) -> torch.Tensor:
@@ -158,8 +158,8 @@ class _RmsNorm(torch.autograd.Function):
         states, weight, scale = context.saved_tensors
         normed, weighted = states * scale, gradient * weight
         mean = torch.linalg.vecdot(weighted, normed).unsqueeze(-1).div_(states.shape[-1])
-        of_states = weighted.addcmul_(normed, mean, value=-1.0).mul_(scale)
-        return of_states, normed.mul_(gradient).sum(0), None
+        state_gradients = weighted.addcmul_(normed, mean, value=-1.0).mul_(scale)
+        return state_gradients, normed.mul_(gradient).sum(0), None
 
 
 class _Rotation(torch.autograd.Function):

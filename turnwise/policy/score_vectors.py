@@ -83,11 +83,11 @@ def score_vectors(
             scored, _ = score_replies(
                 model, states, alone.targets, temperature=temperature, chunk_tokens=PLAIN.logit_chunk_tokens
             )
-            of_turn = torch.tensor([turn for turn in sequence.turn_of_token if turn >= 0], device=scored.device)
-            turns = of_turn.unique().tolist()
+            token_turns = torch.tensor([turn for turn in sequence.turn_of_token if turn >= 0], device=scored.device)
+            turns = token_turns.unique().tolist()
             for turn in turns:
                 gradients = torch.autograd.grad(
-                    scored[of_turn == turn].sum(), list(parameters.values()), retain_graph=turn != turns[-1]
+                    scored[token_turns == turn].sum(), list(parameters.values()), retain_graph=turn != turns[-1]
                 )
                 rows.append(sketch(gradients).float().cpu().numpy())
             if on_progress is not None:

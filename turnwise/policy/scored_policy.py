@@ -95,8 +95,8 @@ class ScoredPolicy:
         log_probabilities, entropies = np.zeros(len(sequences.tokens)), np.zeros(len(sequences.tokens))
         with reproducible_computing(self._threads), torch.no_grad():
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                _, of_micro_batch, entropy = self._pass(micro_batch, temperature)
-                log_probabilities[micro_batch.places] = of_micro_batch.cpu().numpy()
+                _, log_probability, entropy = self._pass(micro_batch, temperature)
+                log_probabilities[micro_batch.places] = log_probability.cpu().numpy()
                 entropies[micro_batch.places] = entropy.cpu().numpy()
         if self._peers is not None:
             log_probabilities, entropies = map(self._peers.total, (log_probabilities, entropies))

@@ -65,7 +65,7 @@ def by_beginning(sequences: SequenceBatch, token_budget: int, known_token: float
     if token_budget < 1:
         raise ValueError(f"the token budget of a micro-batch must be at least 1; found {token_budget}")
     rows = sequences.rows(sequences.tokens)
-    as_bytes = [of_sequence.astype(">i8").tobytes() for of_sequence in rows]
+    as_bytes = [row.astype(">i8").tobytes() for row in rows]
     batches: list[list[int]] = []
     counted = 0.0
     for index in sorted(range(len(rows)), key=lambda index: (as_bytes[index], index)):
@@ -278,13 +278,15 @@ class _ChosenAndEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, of_chosen: torch.Tensor, of_entropy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(
+        context: Any, chosen_gradients: torch.Tensor, entropy_gradients: torch.Tensor
+    ) -> tuple[torch.Tensor, None, None]:
         p, targets, *for_entropy = context.saved_tensors
-        of_chosen = of_chosen.unsqueeze(-1)
+        chosen_gradients = chosen_gradients.unsqueeze(-1)
         if for_entropy:
             log_p, entropy = for_entropy
-            factor = torch.addcmul(of_chosen, of_entropy.unsqueeze(-1), log_p + entropy.unsqueeze(-1))
-            of_logits = factor.mul_(p).neg_()
+            factor = torch.addcmul(chosen_gradients, entropy_gradients.unsqueeze(-1), log_p + entropy.unsqueeze(-1))
+            logit_gradients = factor.mul_(p).neg_()
         else:
-            of_logits = p * -of_chosen
-        return of_logits.scatter_add_(-1, targets, of_chosen), None, None
+            logit_gradients = p * -chosen_gradients
+        return logit_gradients.scatter_add_(-1, targets, chosen_gradients), None, None

@@ -111,12 +111,12 @@ def in_one_call(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, boundaries: Boundaries, scaling: float | None
 ) -> torch.Tensor:
     """What `attend` returns, by torch's kernel."""
-    of_queries, of_keys, of_values = (each[0].transpose(0, 1) for each in (query, key, value))
+    queries, keys, values = (each[0].transpose(0, 1) for each in (query, key, value))
     most = max(boundaries.lengths)
     attended = varlen_attn(
-        of_queries,
-        of_keys,
-        of_values,
+        queries,
+        keys,
+        values,
         boundaries.ends,
         boundaries.ends,
         most,

@@ -139,13 +139,13 @@ def configured_dimensions(values: Mapping[str, Any]) -> Dimensions | None:
     return replace(dimensions, shapes=_shapes(dimensions, family, values))
 
 
-def _size(values: Mapping[str, Any], key: str, of_family: int | None, derived: int) -> int | None:
+def _size(values: Mapping[str, Any], key: str, default: int | None, derived: int) -> int | None:
     """The size under a key, its family's default, or the one derived from other sizes; None for no positive integer.
 
     A null stands for the derived size in the families that have no default of their own.
     """
-    size = values.get(key, of_family)
-    if size is None and of_family is None:
+    size = values.get(key, default)
+    if size is None and default is None:
         size = derived
     return size if type(size) is int and size > 0 else None
 

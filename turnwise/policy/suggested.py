@@ -73,16 +73,16 @@ def with_suggestions(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
     Raises ConfigurationError for a key or a model that nothing is suggested for.
     """
     changed = {name: dict(section) if isinstance(section, Mapping) else section for name, section in values.items()}
-    asked = [
+    keys = [
         f"{name}.{key}"
         for name, section in changed.items()
         if isinstance(section, dict) and name not in ("world", "variants")
         for key, value in section.items()
         if value == SUGGESTED
     ]
-    if not asked:
+    if not keys:
         return changed, {}
-    if strangers := [key for key in asked if key not in SETTINGS]:
+    if strangers := [key for key in keys if key not in SETTINGS]:
         raise ConfigurationError(
             f"{strangers[0]}: nothing is suggested for this key, but for {', '.join(SETTINGS)}: write a value",
             "TW-nothing-suggested",
@@ -93,8 +93,8 @@ def with_suggestions(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
         rounds = compute.get("device") == "cuda" or processor_computes_bfloat16()
         precision = "bfloat16" if rounds else "float32"
     adapter = bool((values.get("optimization") or {}).get("adapter"))
-    model = Trained(_parameters(values.get("policy"), asked[0]), adapter, precision)
-    suggested = {key: SETTINGS[key](model) for key in asked}
+    model = Trained(_parameters(values.get("policy"), keys[0]), adapter, precision)
+    suggested = {key: SETTINGS[key](model) for key in keys}
     for key, value in suggested.items():
         name, _, last = key.partition(".")
         changed[name][last] = value

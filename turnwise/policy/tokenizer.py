@@ -233,8 +233,8 @@ class ChatFrame:
         context = list(self.opening(system, observations[0]))
         for reply, observation in zip(replies, observations[1:], strict=True):
             del context[len(context) - len(self._after_observation) :]
-            shown = without_thought(reply, self)
-            context += [*self._before_reply, *shown, *self.continuation(observation, shown)]
+            answer = without_thought(reply, self)
+            context += [*self._before_reply, *answer, *self.continuation(observation, answer)]
         return tuple(context)
 
     def reply(self, text: str) -> tuple[int, ...]:
@@ -246,8 +246,8 @@ class ChatFrame:
         return self._reply_text(tuple(tokens))
 
     def _decoded(self, tokens: tuple[int, ...]) -> str:
-        kept = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
-        text: str = self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        content = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
+        text: str = self.tokenizer.decode(list(content), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 
     def _encoded(self, text: str) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ OTHER_FORMS: Sequence[tuple[str, str, str]] = (
 )
 """Forms of weights that are not read: the files' pattern, what they are, and what to do; {0} is the first of them, or
 for a conversion the folder."""
-OF_TRAINER = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
+TRAINER_PREFIXES = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
 """How the names of files begin that a trainer writes beside weights."""
 WRAPPERS: Mapping[str, str] = {
     "_orig_mod.": "they were saved from a model under torch.compile: save its _orig_mod",
@@ -68,18 +68,18 @@ SHOWN = 3
 """Tensors that a message names of each kind."""
 
 
-def require_weights_form(folder: Path, named: str) -> None:
+def require_weights_form(folder: Path, model: str) -> None:
     """Raise ConfigurationError unless the folder has a `config.json` and whole weights in safetensors, by its files.
 
-    `named` is how the user named the folder.
+    `model` is how the user named the folder.
     """
     whole = sorted(folder.glob("model*.safetensors"))
     adapter = folder / "adapter_config.json"
     if adapter.is_file():
-        raise _adapter(adapter, named, beside_weights=bool(whole))
+        raise _adapter(adapter, model, beside_weights=bool(whole))
     if whole and not (folder / WEIGHTS_FILE).is_file() and not (folder / INDEX_FILE).is_file():
         raise ConfigurationError(
-            f"policy.model {named} must hold {WEIGHTS_FILE}, or {INDEX_FILE} beside files that it names; found "
+            f"policy.model {model} must hold {WEIGHTS_FILE}, or {INDEX_FILE} beside files that it names; found "
             f"{whole[0].name} alone: download it again",
             "TW-incomplete-weights",
         )
@@ -87,43 +87,44 @@ def require_weights_form(folder: Path, named: str) -> None:
         return
     if not whole:
         if checkpoints := _checkpoints(folder):
-            raise _trainer_output(folder, named, checkpoints)
+            raise _trainer_output(folder, model, checkpoints)
         for pattern, what, remedy in OTHER_FORMS:
-            files = sorted(path for path in folder.glob(pattern) if not path.name.startswith(OF_TRAINER))
+            files = sorted(path for path in folder.glob(pattern) if not path.name.startswith(TRAINER_PREFIXES))
             if files:
-                place = named if remedy.startswith("convert") else str(Path(named) / files[0].name)
+                place = model if remedy.startswith("convert") else str(Path(model) / files[0].name)
                 raise ConfigurationError(
-                    f"policy.model must hold whole weights in safetensors; {named} holds {what}, {files[0].name}: "
+                    f"policy.model must hold whole weights in safetensors; {model} holds {what}, {files[0].name}: "
                     f"{remedy.format(place)}",
                     "TW-unsafe-weights",
                 )
     if not (folder / "config.json").is_file():
         raise ConfigurationError(
-            f"policy.model must be a folder with a model's config.json; {named!r} has none", "TW-unknown-model"
+            f"policy.model must be a folder with a model's config.json; {model!r} has none", "TW-unknown-model"
         )
     raise ConfigurationError(
         f"policy.model must be 'scratch', or a directory or hub id with config.json, *.safetensors and a tokenizer "
-        f"with a chat template; found no weights in {named!r}",
+        f"with a chat template; found no weights in {model!r}",
         "TW-missing-weights",
     )
 
 
-def _adapter(path: Path, named: str, *, beside_weights: bool) -> ConfigurationError:
+def _adapter(path: Path, model: str, *, beside_weights: bool) -> ConfigurationError:
     try:
         base = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
     except (OSError, ValueError, AttributeError):
         base = None
-    of = f" of {base}" if base else ""
+    origin = f" of {base}" if base else ""
     if beside_weights:
         return ConfigurationError(
-            f"policy.model must hold whole weights alone; {named} has an adapter{of} beside them, adapter_config.json: "
-            "move it away to train the whole weights as they are, or merge it into them first",
+            f"policy.model must hold whole weights alone; {model} has an adapter{origin} beside them, "
+            "adapter_config.json: move it away to train the whole weights as they are, or merge it into them first",
             "TW-adapter-as-model",
         )
     return ConfigurationError(
-        f"policy.model must hold whole weights; {named} holds an adapter{of} alone, adapter_config.json: merge it into "
-        f"its base, AutoPeftModelForCausalLM.from_pretrained({named!r}).merge_and_unload().save_pretrained(FOLDER), "
-        f"and save the tokenizer there, or set policy.model to its base{f', {base}' if base else ''}",
+        f"policy.model must hold whole weights; {model} holds an adapter{origin} alone, adapter_config.json: merge it "
+        f"into its base, AutoPeftModelForCausalLM.from_pretrained({model!r}).merge_and_unload()"
+        ".save_pretrained(FOLDER), and save the tokenizer there, or set policy.model to its base"
+        f"{f', {base}' if base else ''}",
         "TW-adapter-as-model",
     )
 
@@ -138,7 +139,7 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(folders, key=lambda path: ([int(number) for number in re.findall(r"\d+", path.name)], path.name))
 
 
-def _trainer_output(folder: Path, named: str, checkpoints: Sequence[Path]) -> ConfigurationError:
+def _trainer_output(folder: Path, model: str, checkpoints: Sequence[Path]) -> ConfigurationError:
     last = checkpoints[-1]
     lacking = [
         path.name
@@ -146,11 +147,11 @@ def _trainer_output(folder: Path, named: str, checkpoints: Sequence[Path]) -> Co
         for path in sorted(folder.glob(pattern))
         if not (last / path.name).exists()
     ]
-    of = f" of {len(checkpoints)}" if len(checkpoints) > 1 else ""
+    total = f" of {len(checkpoints)}" if len(checkpoints) > 1 else ""
     copied = f", and copy {', '.join(lacking)} there" if lacking else ""
     return ConfigurationError(
-        f"policy.model must hold whole weights; {named} is what a trainer wrote, with weights in {last.name}{of}: "
-        f"set policy.model to {Path(named) / last.name}{copied}",
+        f"policy.model must hold whole weights; {model} is what a trainer wrote, with weights in {last.name}{total}: "
+        f"set policy.model to {Path(model) / last.name}{copied}",
         "TW-trainer-output",
     )
 
@@ -215,11 +216,11 @@ def _require_language_model(folder: Path, values: Mapping[str, Any]) -> None:
             f"quantised ({method}): choose the model that was quantised",
             "TW-quantised-weights",
         )
-    named = values.get("architectures") or []
-    if named and all(OTHER_TASK.search(str(name)) for name in named):
+    architectures = values.get("architectures") or []
+    if architectures and all(OTHER_TASK.search(str(name)) for name in architectures):
         raise ConfigurationError(
             f"policy.model must be a causal language model; {folder / 'config.json'} is of the architecture "
-            f"{named[0]}, with another head: choose the language model that it was made from",
+            f"{architectures[0]}, with another head: choose the language model that it was made from",
             "TW-not-a-decoder",
         )
 
@@ -251,20 +252,20 @@ def _weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
     try:
-        named = sorted(set(json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))["weight_map"].values()))
+        names = sorted(set(json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))["weight_map"].values()))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigurationError(
             f"policy.model {folder}: {INDEX_FILE} must name the file of every tensor; it cannot be read "
             f"({type(error).__name__}): download it again",
             "TW-incomplete-weights",
         ) from error
-    if missing := [name for name in named if not (folder / name).is_file()]:
+    if missing := [name for name in names if not (folder / name).is_file()]:
         raise ConfigurationError(
             f"policy.model {folder} must hold every file of weights that {INDEX_FILE} names; {len(missing)} of "
-            f"{len(named)} are missing, {missing[0]} among them: download it again",
+            f"{len(names)} are missing, {missing[0]} among them: download it again",
             "TW-incomplete-weights",
         )
-    return [folder / name for name in named]
+    return [folder / name for name in names]
 
 
 def _require_loadable(folder: Path, headers: Mapping[str, _Header]) -> None:
@@ -318,8 +319,10 @@ def _refuse(
     if unexpected:
         said.append(f"{len(unexpected)} {_are(unexpected)} unexpected ({_first(unexpected)})")
     if different:
-        shown = [f"{name} is {_shape(found)} and not {_shape(wanted)}" for name, (found, wanted) in different.items()]
-        said.append(f"{len(different)} {'has' if len(different) == 1 else 'have'} another shape ({_first(shown)})")
+        shapes = [
+            f"{name} is {_shape(actual)} and not {_shape(expected)}" for name, (actual, expected) in different.items()
+        ]
+        said.append(f"{len(different)} {'has' if len(different) == 1 else 'have'} another shape ({_first(shapes)})")
     if said:
         raise ConfigurationError(
             f"policy.model {folder} must hold the weights of the {architecture} that its config.json describes; "

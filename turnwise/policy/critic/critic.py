@@ -45,7 +45,7 @@ from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.config.schema import CriticSection
 from turnwise.data.tolerance import alike
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy.critic.value_function import StatesOf, ValueFunction
+from turnwise.policy.critic.value_function import ComputeStates, ValueFunction
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.metric_sums import ValueTally
@@ -88,7 +88,7 @@ def explained_variance(values: Sequence[float], returns: Sequence[float]) -> flo
     """The share of the returns' variance that the values explain; None where all returns are equal."""
     if alike(returns):
         return None
-    errors = [of_return - value for value, of_return in zip(values, returns, strict=True)]
+    errors = [target - value for value, target in zip(values, returns, strict=True)]
     return 1.0 - _variance(errors) / _variance(returns)
 
 
@@ -109,11 +109,11 @@ class Critic(ValueFunction):
         threads: int,
         model: ModelSettings = PLAIN,
         peers: Peers | None = None,
-        states_of: StatesOf | None = None,
+        compute_states: ComputeStates | None = None,
         heads: int = 1,
         seed: int = 0,
     ) -> None:
-        super().__init__(trunk, threads=threads, peers=peers, states_of=states_of, heads=heads, seed=seed)
+        super().__init__(trunk, threads=threads, peers=peers, compute_states=compute_states, heads=heads, seed=seed)
         self._owns_trunk = owns_trunk
         trained = {f"head.{name}": parameter for name, parameter in self.head.named_parameters()}
         if owns_trunk:
@@ -144,8 +144,8 @@ class Critic(ValueFunction):
             )
         random = derive(seed, "critic") if settings.initial == "random" else None
         trunk = load_trunk(policy, model, device, seed=random, held_on=None if peers is None else "cpu")
-        heads, of_heads = settings.heads, derive(seed, "value heads")
-        return cls(trunk, owns_trunk=True, threads=threads, model=model, peers=peers, heads=heads, seed=of_heads)
+        heads, head_seed = settings.heads, derive(seed, "value heads")
+        return cls(trunk, owns_trunk=True, threads=threads, model=model, peers=peers, heads=heads, seed=head_seed)
 
     @classmethod
     def on_trunk_of(
@@ -155,14 +155,14 @@ class Critic(ValueFunction):
         threads: int,
         folder: Path | None = None,
         peers: Peers | None = None,
-        states_of: StatesOf | None = None,
+        compute_states: ComputeStates | None = None,
     ) -> Critic:
         """A critic that shares the trunk of a learner's model.
 
-        Its head is new, or with `folder` the one that was saved in this policy's folder. `states_of` is the learner's
-        way to the trunk's states.
+        Its head is new, or with `folder` the one that was saved in this policy's folder. `compute_states` is the
+        learner's way to the trunk's states.
         """
-        critic = cls(model.base_model, owns_trunk=False, threads=threads, peers=peers, states_of=states_of)
+        critic = cls(model.base_model, owns_trunk=False, threads=threads, peers=peers, compute_states=compute_states)
         if folder is not None:
             critic._take(folder)
         return critic
@@ -251,9 +251,9 @@ class Critic(ValueFunction):
         tally = ValueTally()
         for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
             with torch.set_grad_enabled(self._owns_trunk):
-                states = self._states_of(micro_batch)
-            old, wanted = (at_reply_tokens(rows, micro_batch) for rows in (old_values, returns))
-            total, reported = self.loss(states, old, wanted, settings.clip)
+                states = self._compute_states(micro_batch)
+            old, targets = (at_reply_tokens(rows, micro_batch) for rows in (old_values, returns))
+            total, reported = self.loss(states, old, targets, settings.clip)
             (total / len(part.returns.values)).backward()
             tally += reported
         if self._peers is not None:

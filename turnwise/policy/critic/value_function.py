@@ -25,7 +25,7 @@ from turnwise.policy.reply_states import leaves_padding_out, padded_reply_states
 from turnwise.policy.scoring import MicroBatch, lay_out
 from turnwise.policy.sharding import Peers
 
-StatesOf = Callable[[MicroBatch], torch.Tensor]
+ComputeStates = Callable[[MicroBatch], torch.Tensor]
 """From a micro-batch to the trunk's states that predict its reply tokens, [replies, hidden]."""
 
 
@@ -38,16 +38,16 @@ class ValueFunction:
         *,
         threads: int,
         peers: Peers | None = None,
-        states_of: StatesOf | None = None,
+        compute_states: ComputeStates | None = None,
         heads: int = 1,
         seed: int = 0,
     ) -> None:
         """A new head, which values every state at 0, or two random ones by `seed`.
 
-        `states_of` is another way to the trunk's states.
+        `compute_states` is another way to the trunk's states.
         """
         self._trunk, self._threads, self._peers = trunk, threads, peers
-        self._states_of: StatesOf = TrunkPass(trunk, peers) if states_of is None else states_of
+        self._compute_states: ComputeStates = TrunkPass(trunk, peers) if compute_states is None else compute_states
         configuration = trunk.config.get_text_config()
         self._pad_token = configuration.pad_token_id or 0
         with torch.random.fork_rng(devices=[]):
@@ -55,9 +55,9 @@ class ValueFunction:
         for parameter in self.head.parameters():
             torch.nn.init.zeros_(parameter)
         if heads > 1:
-            drawn = torch.rand(self.head.weight.shape, generator=torch.Generator().manual_seed(seed))
+            uniform = torch.rand(self.head.weight.shape, generator=torch.Generator().manual_seed(seed))
             with torch.no_grad():
-                self.head.weight.copy_((2.0 * drawn - 1.0) / configuration.hidden_size**0.5)
+                self.head.weight.copy_((2.0 * uniform - 1.0) / configuration.hidden_size**0.5)
 
     def values(self, sequences: Sequences, micro_batch_tokens: int) -> Ragged:
         """The values, one row per sequence with one per reply token: of the state before that token is sampled."""
@@ -65,7 +65,7 @@ class ValueFunction:
         values = np.zeros(len(sequences.tokens))
         with reproducible_computing(self._threads), torch.no_grad():
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                values[micro_batch.places] = self.values_at(self._states_of(micro_batch)).cpu().numpy()
+                values[micro_batch.places] = self.values_at(self._compute_states(micro_batch)).cpu().numpy()
         return sequences.reply_rows(self._total(values)[sequences.mask])
 
     def bootstrap(self, sequences: Sequences, micro_batch_tokens: int) -> Numbers:
@@ -80,7 +80,7 @@ class ValueFunction:
             for micro_batch in self._lay_out(sequences, micro_batch_tokens, packed=False):
                 sequence, last = torch.arange(len(micro_batch.lengths)), micro_batch.lengths.cpu() - 1
                 ends = replace(micro_batch, rows=sequence, columns=last)
-                states = padded_reply_states(self._trunk, ends) if self._peers is None else self._states_of(ends)
+                states = padded_reply_states(self._trunk, ends) if self._peers is None else self._compute_states(ends)
                 members = list(micro_batch.members)
                 values[members] = self.values_at(states).cpu().numpy()[: len(members)]
         return self._total(values)

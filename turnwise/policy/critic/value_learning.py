@@ -65,15 +65,18 @@ class ValueBatch:
 
 
 def value_batch(
-    rollout: TrajectoryArrays, credited: Advantages, values: Ragged, shown: SequenceBatch | None = None
+    rollout: TrajectoryArrays, credited: Advantages, values: Ragged, critic_inputs: SequenceBatch | None = None
 ) -> ValueBatch:
     """The batch of a critic: all replies of the trajectories with credit, also those that the policy is not trained on.
 
-    `values` has those of the critic, one per reply token of each trajectory of the rollout. `shown` has one sequence
-    per trajectory with credit, where the critic reads others than the policy.
+    `values` has those of the critic, one per reply token of each trajectory of the rollout. `critic_inputs` has one
+    sequence per trajectory with credit, where the critic reads others than the policy.
     """
     assert credited.value_targets is not None, "an estimator with a critic has targets for it"
-    sequences = rollout.select(credited.trajectories).segments(every_reply=True)[0] if shown is None else shown
+    if critic_inputs is not None:
+        sequences = critic_inputs
+    else:
+        sequences, _ = rollout.select(credited.trajectories).segments(every_reply=True)
     return ValueBatch.of(
         sequences,
         sequences.reply_rows(values.select(credited.trajectories).values),

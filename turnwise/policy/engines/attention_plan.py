@@ -87,23 +87,23 @@ def plan_attention(
         queries_so_far = len(single)
     for together in _together(many, past, counts, queries_per_key):
         queries, length = int(counts[together].max()), int((past + counts)[together].max())
-        held, places, rows = _slots_of_rows(slots[together])
-        token_of = np.zeros((rows, queries), dtype=np.int64)
+        row_slots, places, rows = _slots_of_rows(slots[together])
+        row_tokens = np.zeros((rows, queries), dtype=np.int64)
         # A padded query repeats the sequence's last token.
-        token_of[places] = begins[together, None] + np.minimum(np.arange(queries), counts[together, None] - 1)
-        seen = np.zeros(rows, dtype=np.int64)
-        seen[places] = past[together]
-        query_of = np.repeat(queries_so_far + places * queries, counts[together]) + within(counts[together])
-        unpadded[np.repeat(begins[together], counts[together]) + within(counts[together])] = query_of
+        row_tokens[places] = begins[together, None] + np.minimum(np.arange(queries), counts[together, None] - 1)
+        row_past = np.zeros(rows, dtype=np.int64)
+        row_past[places] = past[together]
+        query_places = np.repeat(queries_so_far + places * queries, counts[together]) + within(counts[together])
+        unpadded[np.repeat(begins[together], counts[together]) + within(counts[together])] = query_places
         queries_so_far += rows * queries
         is_padded = int(counts[together].min()) < queries or not np.array_equal(places, np.arange(rows))
         is_whole = len(together) == len(slots) and not is_padded
         calls.append(
             Attention(
-                tokens=None if is_whole else torch.from_numpy(token_of.ravel()).to(visible.device),
-                slots=held if isinstance(held, slice) else torch.from_numpy(held).to(visible.device),
+                tokens=None if is_whole else torch.from_numpy(row_tokens.ravel()).to(visible.device),
+                slots=row_slots if isinstance(row_slots, slice) else torch.from_numpy(row_slots).to(visible.device),
                 length=length,
-                mask=_mask(seen, queries, queries_per_key, length, visible),
+                mask=_mask(row_past, queries, queries_per_key, length, visible),
             )
         )
     if calls[0].tokens is None:
@@ -116,11 +116,11 @@ def _together(rest: Integers, past: Integers, counts: Integers, queries_per_key:
     while len(rest):
         queries = int(counts[rest].max())
         similar = 2 * counts[rest] >= queries
-        found = rest[similar]
-        entries = np.arange(1, len(found) + 1) * np.maximum.accumulate((past + counts)[found])
+        candidates = rest[similar]
+        entries = np.arange(1, len(candidates) + 1) * np.maximum.accumulate((past + counts)[candidates])
         fitting = max(1, int(np.searchsorted(entries * queries * queries_per_key, MASK_ENTRIES, side="right")))
-        yield found[:fitting]
-        rest = np.sort(np.concatenate([found[fitting:], rest[~similar]]))
+        yield candidates[:fitting]
+        rest = np.sort(np.concatenate([candidates[fitting:], rest[~similar]]))
 
 
 def _slots_of_rows(slots: Integers) -> tuple[slice | Integers, Integers, int]:
@@ -142,6 +142,6 @@ def _mask(
     """
     if queries == 1 and (past + 1 == length).all():
         return None
-    seen = past[:, None] + np.tile(np.arange(1, queries + 1), queries_per_key)
-    begins = torch.from_numpy(np.maximum(len(visible) // 2 - seen.ravel(), 0)).to(visible.device)
+    key_counts = past[:, None] + np.tile(np.arange(1, queries + 1), queries_per_key)
+    begins = torch.from_numpy(np.maximum(len(visible) // 2 - key_counts.ravel(), 0)).to(visible.device)
     return visible.unfold(0, length, 1).index_select(0, begins).view(len(past), 1, -1, length)

@@ -26,19 +26,19 @@ def bytes_per_token(layers: int, key_value_heads: int, head_dimension: int, byte
     return 2 * layers * key_value_heads * head_dimension * bytes_per_number
 
 
-def embedded_slots(device: str, of_token: int, context_length: int, maximum_episodes: int) -> int:
+def embedded_slots(device: str, token_bytes: int, context_length: int, maximum_episodes: int) -> int:
     """The number of the embedded engine's slots, one per sequence, of `context_length` tokens.
 
-    `device` is cpu or cuda, and `of_token` the bytes per token.
+    `device` is cpu or cuda, and `token_bytes` the bytes per token.
     """
-    most = EMBEDDED_MOST_BYTES[device] // (of_token * context_length)
+    most = EMBEDDED_MOST_BYTES[device] // (token_bytes * context_length)
     return max(1, min(maximum_episodes, most, MOST_SLOTS[device]))
 
 
-def attends_singly(device: str, of_token: int, context_length: int, maximum_episodes: int) -> bool:
+def attends_singly(device: str, token_bytes: int, context_length: int, maximum_episodes: int) -> bool:
     """Whether the embedded engine uses `single_queries`; the arguments are those of `embedded_slots`."""
-    slots = embedded_slots(device, of_token, context_length, maximum_episodes)
-    return device == "cpu" and slots * of_token * context_length >= SINGLY_LEAST_BYTES
+    slots = embedded_slots(device, token_bytes, context_length, maximum_episodes)
+    return device == "cpu" and slots * token_bytes * context_length >= SINGLY_LEAST_BYTES
 
 
 def rounded_up(number: int) -> int:
@@ -46,9 +46,9 @@ def rounded_up(number: int) -> int:
     return -(-number // _ROUNDING) * _ROUNDING
 
 
-def vllm_cache_bytes(device: str, of_token: int, context_length: int, maximum_episodes: int) -> int:
+def vllm_cache_bytes(device: str, token_bytes: int, context_length: int, maximum_episodes: int) -> int:
     """The size of vLLM's cache; the arguments are those of `embedded_slots`."""
     # vLLM requires room for one episode of full length; twice that, since it rounds to blocks of many tokens.
-    one_episode = 2 * of_token * context_length
-    wanted = of_token * context_length * maximum_episodes
+    one_episode = 2 * token_bytes * context_length
+    wanted = token_bytes * context_length * maximum_episodes
     return max(one_episode, VLLM_LEAST_BYTES, min(wanted, VLLM_MOST_BYTES[device]))

@@ -161,8 +161,8 @@ class EmbeddedEngine:
     def _number_of_slots(self) -> int:
         if not isinstance(self._forward, FusedForward):
             return self._maximum_episodes
-        of_token = self._forward.cache.bytes_per_token
-        return embedded_slots(self._device.type, of_token, self.context_length, self._maximum_episodes)
+        token_bytes = self._forward.cache.bytes_per_token
+        return embedded_slots(self._device.type, token_bytes, self.context_length, self._maximum_episodes)
 
     def _take_in(self) -> None:
         """Give slots to waiting requests, in the order of their submission."""
@@ -208,7 +208,7 @@ class EmbeddedEngine:
         assert self._sampling is not None
         temperature = self._sampling.temperature
         numbers = torch.rand(len(logits), 1, generator=self._generator, dtype=torch.float64).to(logits.device)
-        drawn = []
+        draws = []
         rows = max(1, DRAWN_AT_ONCE // logits.shape[1])
         for part, numbers_of_part in zip(logits.split(rows), numbers.split(rows), strict=True):
             log_distribution = (part.float() / (temperature or 1.0)).log_softmax(dim=-1)
@@ -218,8 +218,8 @@ class EmbeddedEngine:
                 cumulative = log_distribution.exp().cumsum(dim=-1, dtype=torch.float64)
                 tokens_of_part = torch.searchsorted(cumulative, numbers_of_part * cumulative[:, -1:], right=True)
                 tokens_of_part.clamp_(max=logits.shape[1] - 1)
-            drawn.append((tokens_of_part, log_distribution.gather(1, tokens_of_part)))
-        tokens, log_probabilities = (torch.cat(each).squeeze(1).cpu().numpy() for each in zip(*drawn, strict=True))
+            draws.append((tokens_of_part, log_distribution.gather(1, tokens_of_part)))
+        tokens, log_probabilities = (torch.cat(each).squeeze(1).cpu().numpy() for each in zip(*draws, strict=True))
         return tokens, log_probabilities
 
     def _finish(self, slot: int, complete: bool) -> Reply:

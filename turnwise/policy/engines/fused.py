@@ -70,8 +70,8 @@ class _Layer:
         self.head_norms: torch.Tensor | None = None
         """Weights of the norms of queries and keys: [heads + key-value heads, dimension]; None where there are none."""
         if f"{attention}.q_norm.weight" in weights:
-            of_query, of_key = (weights[f"{attention}.{each}_norm.weight"] for each in "qk")
-            self.head_norms = torch.cat([of_query.expand(heads, -1), of_key.expand(key_value_heads, -1)])
+            query_norm, key_norm = (weights[f"{attention}.{each}_norm.weight"] for each in "qk")
+            self.head_norms = torch.cat([query_norm.expand(heads, -1), key_norm.expand(key_value_heads, -1)])
         self.feed_forward_norm = weights[f"{name}.post_attention_layernorm.weight"]
         self.gate_up = _Projection.of(weights, f"{feed_forward}.gate_proj", f"{feed_forward}.up_proj")
         self.down = _Projection.of(weights, f"{feed_forward}.down_proj")
@@ -87,7 +87,7 @@ class _Plan:
     attention: AttentionPlan
     last: torch.Tensor | None
     """The last token of each sequence; None where each has one token only."""
-    of_last: AttentionPlan
+    last_attention: AttentionPlan
     """The attention of the last tokens alone."""
 
 
@@ -192,7 +192,7 @@ class FusedForward:
             placed = self._placed(projected[:, :both], norms, plan)
             queries, keys, values = placed[:, :heads], placed[:, heads:], projected[:, both:]
         self.cache.write(index, plan.places, keys, values)
-        attention = plan.attention if last is None else plan.of_last
+        attention = plan.attention if last is None else plan.last_attention
         parts = [self._attention(index, queries, call) for call in attention.calls]
         projected = parts[0] if len(parts) == 1 else torch.cat(parts)
         return projected if attention.unpadded is None else projected.index_select(0, attention.unpadded)
@@ -241,17 +241,17 @@ class FusedForward:
             singly=self._attend_singly is not None,
         )
         last, attention = None, attend(new.past, new.counts)
-        of_last = attention
+        last_attention = attention
         if (new.counts > 1).any():
             last = torch.from_numpy(new.counts.cumsum() - 1).to(at.device)
-            of_last = attend(new.past + new.counts - 1, np.ones_like(new.counts))
+            last_attention = attend(new.past + new.counts - 1, np.ones_like(new.counts))
         return _Plan(
             places=self.cache.places(np.repeat(new.slots, new.counts), positions),
             cosine=self._cosine.index_select(0, at),
             sine=self._sine.index_select(0, at),
             attention=attention,
             last=last,
-            of_last=of_last,
+            last_attention=last_attention,
         )
 
 

@@ -101,9 +101,9 @@ def attend_singly(
     scores = torch.empty((*queries.shape[:-1], room))
     _by_threads(_score, scaled.numpy(), keys.numpy(), slots, lengths, scores.numpy())
     weights = scores.softmax(-1)
-    found = torch.empty_like(scaled)
-    _by_threads(_sum_up, weights.numpy(), values.numpy(), slots, lengths, found.numpy())
-    return found
+    outputs = torch.empty_like(scaled)
+    _by_threads(_sum_up, weights.numpy(), values.numpy(), slots, lengths, outputs.numpy())
+    return outputs
 
 
 @_compiled
@@ -153,16 +153,16 @@ def _sum_up(weights: Floats, values: Floats, slots: Integers, lengths: Integers,
 
 
 def _by_threads(
-    loop: Callable[..., None], first: Floats, cached: Floats, slots: Integers, lengths: Integers, found: Floats
+    loop: Callable[..., None], first: Floats, cached: Floats, slots: Integers, lengths: Integers, outputs: Floats
 ) -> None:
     """Run a loop over all sequences, each thread with some of them."""
     threads = min(torch.get_num_threads(), len(slots))
     if threads == 1:
-        loop(first, cached, slots, lengths, found)
+        loop(first, cached, slots, lengths, outputs)
         return
     parts = [slice(len(slots) * part // threads, len(slots) * (part + 1) // threads) for part in range(threads)]
     running = [
-        _pool(threads).submit(loop, first[part], cached, slots[part], lengths[part], found[part]) for part in parts
+        _pool(threads).submit(loop, first[part], cached, slots[part], lengths[part], outputs[part]) for part in parts
     ]
     for each in running:
         each.result()

@@ -49,8 +49,8 @@ def restricted_to_torchs_kernels() -> Iterator[None]:
         yield
         return
     capabilities = torch.cpu.get_capabilities
-    held = {name: has and not name.startswith(("avx512", "amx")) for name, has in capabilities().items()}
-    torch.cpu.get_capabilities = lambda: held  # type: ignore[assignment]
+    usable = {name: has and not name.startswith(("avx512", "amx")) for name, has in capabilities().items()}
+    torch.cpu.get_capabilities = lambda: usable  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -195,18 +195,18 @@ def quiet() -> Iterator[None]:
     What other threads log to it is shown at once.
     """
     sys.stderr.flush()
-    shown = os.dup(2)
-    with tempfile.TemporaryFile() as kept, _logs_of_other_threads_to(shown):
-        os.dup2(kept.fileno(), 2)
+    standard_error = os.dup(2)
+    with tempfile.TemporaryFile() as capture, _logs_of_other_threads_to(standard_error):
+        os.dup2(capture.fileno(), 2)
         try:
             # On a terminal a progress bar may have replaced sys.stderr by a stream of its own.
             with redirect_stderr(io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)):
                 yield
         except BaseException:
-            os.dup2(shown, 2)
-            kept.seek(0)
-            os.write(2, kept.read())
+            os.dup2(standard_error, 2)
+            capture.seek(0)
+            os.write(2, capture.read())
             raise
         finally:
-            os.dup2(shown, 2)
-            os.close(shown)
+            os.dup2(standard_error, 2)
+            os.close(standard_error)

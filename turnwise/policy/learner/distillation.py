@@ -119,7 +119,7 @@ class TeacherStates:
         policy, teacher = output_layer.first(shared), self.output_layer.first(shared)
         with_teacher = (rows >= 0).nonzero().squeeze(-1)
 
-        def of_chunk(chunk: torch.Tensor) -> torch.Tensor:
+        def compute_chunk(chunk: torch.Tensor) -> torch.Tensor:
             log_p = policy.log_probabilities(states[chunk].to(dtype))
             log_q = teacher.log_probabilities(self.states[rows[chunk]].to(dtype))
             return vocabulary_divergence(log_p, log_q, settings.interpolation)
@@ -127,10 +127,10 @@ class TeacherStates:
         divergences = states.new_zeros(len(rows), dtype=torch.promote_types(dtype, torch.float32))
         for chunk in with_teacher.split(chunk_tokens):
             if len(with_teacher) <= chunk_tokens:
-                of_tokens = of_chunk(chunk)
+                chunk_divergences = compute_chunk(chunk)
             else:  # logits are computed again in the backward pass, and not kept until then
-                of_tokens = checkpoint(of_chunk, chunk, use_reentrant=False, preserve_rng_state=False)
-            divergences = divergences.index_put((chunk,), of_tokens)
+                chunk_divergences = checkpoint(compute_chunk, chunk, use_reentrant=False, preserve_rng_state=False)
+            divergences = divergences.index_put((chunk,), chunk_divergences)
         return divergences
 
 

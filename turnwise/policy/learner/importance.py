@@ -56,7 +56,7 @@ from turnwise.policy.learner.update import UpdateBatch
 class ImportanceWeights:
     """The importance weights of a batch, with the metrics about them."""
 
-    of_token: Ragged
+    per_token: Ragged
     """One row per sequence, with one weight per token; 0.0 at observation tokens."""
     mean: float
     """The mean over reply tokens, after truncation or masking."""
@@ -116,11 +116,11 @@ def _within_bounds(log_weights: Ragged, mask: SequenceMask) -> Flags:
     """Which sequences are within the bounds of a mask, [sequences]. `log_weights` has one row per sequence."""
     low, high = mask.bounds
     clamped = np.clip(log_weights.values, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
-    of_token = {"k1": clamped, "k2": clamped**2 / 2.0, "k3": np.exp(clamped) - 1.0 - clamped}[mask.of]
+    estimates = {"k1": clamped, "k2": clamped**2 / 2.0, "k3": np.exp(clamped) - 1.0 - clamped}[mask.of]
     if mask.of == "k1":
         low, high = math.log(low), math.log(high)
     within = np.ones(len(log_weights), dtype=bool)
-    for index, row in enumerate(Ragged(of_token, log_weights.offsets)):
+    for index, row in enumerate(Ragged(estimates, log_weights.offsets)):
         if len(row):
             statistics = row if mask.over == "maximum" else np.array([row.mean() if mask.over == "mean" else row.sum()])
             within[index] = low <= statistics.min() and statistics.max() <= high
@@ -145,7 +145,7 @@ def with_importance(
     `lags`: whether an older policy than the learner's has sampled the batch.
     """
     weights = importance_weights(batch.sequences, own, correction)
-    return replace(batch, proximal_log_probabilities=own, importance_weights=weights.of_token), {
+    return replace(batch, proximal_log_probabilities=own, importance_weights=weights.per_token), {
         "importance_weight_mean": weights.mean,
         "importance_weight_maximum": weights.maximum,
         "importance_cut_share": weights.cut_share,

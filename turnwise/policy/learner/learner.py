@@ -126,12 +126,12 @@ class ReplyTokens:
                 batch.ratio_pulls,
             )
         )
-        of_sequence = torch.from_numpy(weights[list(micro_batch.members)]).to(dtype)
+        sequence_weights = torch.from_numpy(weights[list(micro_batch.members)]).to(dtype)
         return cls(
             engine=engine,
             behaviour=engine if proximal is None else proximal,
             advantages=pick(batch.advantages),
-            weights=of_sequence.to(engine.device)[micro_batch.rows],
+            weights=sequence_weights.to(engine.device)[micro_batch.rows],
             sequence=micro_batch.rows,
             reference=reference,
             importance=importance,
@@ -183,9 +183,9 @@ def objective(
         further["kl_reference"] = to_reference.sum().item()
     if settings.entropy_coefficient:
         total = total - settings.entropy_coefficient * entropy
-    descended = (total * tokens.weights).sum()
-    of_terms = UpdateTally(loss=policy_loss.sum().item(), objective=descended.item(), further=further)
-    return descended, of_terms + _policy_sums(policy, log_probabilities, entropy, tokens)
+    weighted_loss = (total * tokens.weights).sum()
+    loss_sums = UpdateTally(loss=policy_loss.sum().item(), objective=weighted_loss.item(), further=further)
+    return weighted_loss, loss_sums + _policy_sums(policy, log_probabilities, entropy, tokens)
 
 
 def off_policy(log_probabilities: torch.Tensor, tokens: ReplyTokens, bound: float) -> torch.Tensor:
@@ -261,9 +261,9 @@ class Learner(ScoredPolicy):
     def add_critic(self, policy: Path) -> None:
         """Put a critic on the policy's trunk: the one that was saved in the folder `policy`, or else a new one."""
         folder = policy if (policy / VALUE_HEAD_FILE).is_file() else None
-        states_of = None if self._peers is None else self._pass.states
+        compute_states = None if self._peers is None else self._pass.states
         self.critic = Critic.on_trunk_of(
-            self.model, threads=self._threads, folder=folder, peers=self._peers, states_of=states_of
+            self.model, threads=self._threads, folder=folder, peers=self._peers, compute_states=compute_states
         )
 
     @property
@@ -465,10 +465,10 @@ class Learner(ScoredPolicy):
         everything = [(True, list(range(len(batch.sequences))))]
         tally = UpdateTally()
         for has_signal, indices in batch.by_signal() if settings.advantages_alone else everything:
-            part, of_part = batch.select(indices), weights[indices]
+            part, part_weights = batch.select(indices), weights[indices]
             with torch.set_grad_enabled(has_signal):
                 for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
-                    loss, reported = self._objective(micro_batch, part, of_part, value_weight, settings, taught)
+                    loss, reported = self._objective(micro_batch, part, part_weights, value_weight, settings, taught)
                     if has_signal:
                         loss.backward()
                     tally += reported
@@ -496,8 +496,8 @@ class Learner(ScoredPolicy):
         if settings.critic is not None:
             assert self.critic is not None and batch.values is not None and batch.returns is not None
             values, returns = (at_reply_tokens(rows, micro_batch) for rows in (batch.values, batch.returns))
-            of_values, values_reported = self.critic.loss(states, values, returns, settings.critic.clip)
-            loss = loss + value_weight * of_values
+            value_loss, values_reported = self.critic.loss(states, values, returns, settings.critic.clip)
+            loss = loss + value_weight * value_loss
             reported += UpdateTally(objective=value_weight * values_reported.loss, values=values_reported)
         return loss, reported + UpdateTally(padded=micro_batch.padded_tokens)
 

@@ -89,6 +89,6 @@ def _make(
     kind: type[Learner] | None = None,
 ) -> Callable[..., Any]:
     """One of `makers`, of this process or of these, with what is to compute."""
-    made = makers(kind)[path] if processes is None else partial(processes.make, path)
+    maker = makers(kind)[path] if processes is None else partial(processes.make, path)
     compute = parameters.compute
-    return partial(made, device=compute.device, threads=compute.learner_threads, model=parameters.model)
+    return partial(maker, device=compute.device, threads=compute.learner_threads, model=parameters.model)

@@ -54,7 +54,7 @@ class LearnerRequest:
     path: str
     """`learner.restore` makes a learner; `3.critic.values` calls the critic of object 3."""
     arguments: tuple[Any, ...]
-    named: dict[str, Any]
+    keywords: dict[str, Any]
 
 
 class LearnerProcesses(ProcessGroup):
@@ -72,29 +72,29 @@ class LearnerProcesses(ProcessGroup):
         for rank in range(size):
             children.append(ChildProcess("turnwise.policy.learner.worker", rank, *rest, environment=environment))
 
-    def make(self, path: str, *arguments: Any, **named: Any) -> Any:
+    def make(self, path: str, *arguments: Any, **keywords: Any) -> Any:
         """Have all of them make a learner or a critic, see `LearnerRequest`; what is returned stands for it."""
         number = next(self._numbers)
-        self._ask_all(number, path, arguments, named)
-        made = (LearnerOnProcesses if path.startswith("learner") else OnProcesses)(self, str(number))
-        weakref.finalize(made, self.forget, number)
-        return made
+        self._ask_all(number, path, arguments, keywords)
+        proxy = (LearnerOnProcesses if path.startswith("learner") else OnProcesses)(self, str(number))
+        weakref.finalize(proxy, self.forget, number)
+        return proxy
 
-    def call(self, path: str, *arguments: Any, **named: Any) -> Any:
+    def call(self, path: str, *arguments: Any, **keywords: Any) -> Any:
         """Have all of them call a method, and return its result, the first one's.
 
         Raises what the method raises, and LearnerLost where a process is lost. The processes have ended then, unless
         all of them have refused in the same way.
         """
-        return self._ask_all(None, path, arguments, named)
+        return self._ask_all(None, path, arguments, keywords)
 
     def forget(self, number: int) -> None:
         """Have them forget an object the next time that they are asked for anything."""
         self._forgotten.append(number)
 
-    def _ask_all(self, makes: int | None, path: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _ask_all(self, makes: int | None, path: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         forgotten, self._forgotten = tuple(self._forgotten), []
-        request = LearnerRequest(forgotten, makes, path, arguments, named)
+        request = LearnerRequest(forgotten, makes, path, arguments, keywords)
         answers, failures = self.ask(dict.fromkeys(range(self.size), request))
         if failures:
             failure = self._failure(failures)
@@ -136,8 +136,8 @@ class OnProcesses:
         """The method of this name; it returns what it returns in the first process."""
         return partial(self._call, name)  # which keeps this object until it has returned
 
-    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
-        return self.processes.call(f"{self._path}.{name}", *arguments, **named)
+    def _call(self, name: str, *arguments: Any, **keywords: Any) -> Any:
+        return self.processes.call(f"{self._path}.{name}", *arguments, **keywords)
 
 
 class LearnerOnProcesses(OnProcesses):

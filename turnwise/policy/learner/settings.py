@@ -36,8 +36,8 @@ class UpdateSettings(UpdateOptions):
 
     @field_validator("run_steps")
     @classmethod
-    def _require_run_steps(cls, steps: int | None, read: ValidationInfo) -> int | None:
-        schedule = read.data.get("learning_rate_schedule", "constant")
+    def _require_run_steps(cls, steps: int | None, info: ValidationInfo) -> int | None:
+        schedule = info.data.get("learning_rate_schedule", "constant")
         if (schedule == "constant") != (steps is None):
             raise ValueError(
                 "must be given for a learning rate that falls, and for no other; found "

@@ -59,13 +59,13 @@ def train_until_success(
 def selected_trajectories(credited: Advantages) -> Sequence[int]:
     """The indices in the rollout of the trajectories with any advantage other than 0."""
     rows = zip(credited.trajectories.tolist(), credited.turns, strict=True)
-    return [index for index, of_turns in rows if of_turns.any()]
+    return [index for index, advantages in rows if advantages.any()]
 
 
 def imitate(
     learner: Learner,
     own: SequenceBatch,
-    shown: SequenceBatch | None,
+    demonstrations: SequenceBatch | None,
     evolution: Evolution,
     *,
     seed: int,
@@ -80,7 +80,9 @@ def imitate(
     steps = []
     for step in range(1, evolution.steps + 1):
         generator = seeding.generator(seed, "imitation", iteration, step)
-        steps.append(learner.supervised_step(imitation_batch(own, shown, evolution, generator), **optimization))
+        steps.append(
+            learner.supervised_step(imitation_batch(own, demonstrations, evolution, generator), **optimization)
+        )
     means = {name: sum(each[name] for each in steps) / len(steps) for name in ("loss", "gradient_norm")}
     return {**means, "tokens": sum(each["tokens"] for each in steps), "optimizer_steps": float(len(steps))}
 

@@ -74,9 +74,9 @@ def clip_cov(
     """Clip-Cov: the loss of a few tokens of large covariance, drawn by `seed`, is 0."""
     covariances = covariance_terms(tokens)
     candidates = np.flatnonzero((covariances > low) & (covariances < high))
-    drawn = generator(seed, "clip-cov").permutation(candidates)[: _number(share, covariances)]
+    indices = generator(seed, "clip-cov").permutation(candidates)[: _number(share, covariances)]
     factors = np.ones(len(covariances))
-    factors[drawn] = 0.0
+    factors[indices] = 0.0
     return Selected(factors)
 
 

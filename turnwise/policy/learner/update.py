@@ -120,13 +120,13 @@ class UpdateBatch:
 
         Where a sequence is a segment, turns are numbered through its whole trajectory.
         """
-        sequences, of_turns = SequenceBatch.of(sequences), Ragged.of(advantages)
-        if (sequences.turn_of_token >= np.repeat(of_turns.lengths, sequences.lengths)).any():
+        sequences, turn_advantages = SequenceBatch.of(sequences), Ragged.of(advantages)
+        if (sequences.turn_of_token >= np.repeat(turn_advantages.lengths, sequences.lengths)).any():
             raise ValueError("there must be one advantage per turn of every sequence; found a turn that has none")
-        turns = np.repeat(of_turns.offsets[:-1], sequences.lengths) + sequences.turn_of_token
+        turns = np.repeat(turn_advantages.offsets[:-1], sequences.lengths) + sequences.turn_of_token
         return cls.from_reply_tokens(
             sequences,
-            Ragged.with_lengths(of_turns.values[turns[sequences.mask]], sequences.reply_counts),
+            Ragged.with_lengths(turn_advantages.values[turns[sequences.mask]], sequences.reply_counts),
             groups=groups,
             samples=samples,
             reference_log_probabilities=reference_log_probabilities,
@@ -143,15 +143,15 @@ class UpdateBatch:
         reference_log_probabilities: Rows | None = None,
     ) -> UpdateBatch:
         """A batch from advantages per token: `advantages[i]` has one number per reply token of sequence i, in order."""
-        sequences, of_replies = SequenceBatch.of(sequences), Ragged.of(advantages)
-        if not np.array_equal(of_replies.lengths, sequences.reply_counts):
+        sequences, token_advantages = SequenceBatch.of(sequences), Ragged.of(advantages)
+        if not np.array_equal(token_advantages.lengths, sequences.reply_counts):
             raise ValueError(
-                f"there must be one advantage per reply token; found {len(of_replies.values)} advantages for "
+                f"there must be one advantage per reply token; found {len(token_advantages.values)} advantages for "
                 f"{sequences.mask.sum()} reply tokens"
             )
         return cls(
             sequences=sequences,
-            advantages=sequences.at_replies(of_replies.values),
+            advantages=sequences.at_replies(token_advantages.values),
             groups=None if groups is None else tuple(map(int, groups)),
             samples=None if samples is None else tuple(map(int, samples)),
             reference_log_probabilities=(
@@ -165,8 +165,8 @@ class UpdateBatch:
         `values` and `returns` have one row per sequence, with one number per reply token. Raises ValueError as
         `ValueBatch` does.
         """
-        of_values, of_returns = ValueBatch.of(self.sequences, values, returns).per_token()
-        return replace(self, values=of_values, returns=of_returns)
+        token_values, token_returns = ValueBatch.of(self.sequences, values, returns).per_token()
+        return replace(self, values=token_values, returns=token_returns)
 
     def with_selected_tokens(
         self, selection: TokenSelection, entropies: Ragged | None, seed: int
@@ -207,14 +207,14 @@ class UpdateBatch:
     def token_weights(self, settings: UpdateSettings) -> Numbers:
         """The weight in the loss of a reply token of each sequence: `token_weights` over the samples."""
         lengths, members = self.sequences.reply_counts.tolist(), self.sequences_of_samples.values()
-        of_samples = token_weights(
+        sample_weights = token_weights(
             settings.aggregation,
             [sum(lengths[index] for index in indices) for indices in members],
             groups=None if self.groups is None else [self.groups[indices[0]] for indices in members],
             constant=settings.aggregation_constant,
         )
         weights = np.zeros(len(self.sequences))
-        for weight, indices in zip(of_samples, members, strict=True):
+        for weight, indices in zip(sample_weights, members, strict=True):
             weights[indices] = weight
         return weights
 
@@ -258,21 +258,21 @@ class UpdateBatch:
         owners: list[int] = []
         turns: list[int] = []
         ends: list[int] = []
-        for index, of_tokens in enumerate(self.sequences.rows(self.sequences.turn_of_token)):
-            numbers, from_the_end = np.unique(of_tokens[::-1], return_index=True)
+        for index, token_turns in enumerate(self.sequences.rows(self.sequences.turn_of_token)):
+            numbers, from_the_end = np.unique(token_turns[::-1], return_index=True)
             for turn, back in zip(numbers[numbers >= 0].tolist(), from_the_end[numbers >= 0].tolist(), strict=True):
                 owners.append(index)
                 turns.append(turn)
-                ends.append(len(of_tokens) - back)
+                ends.append(len(token_turns) - back)
         whole = self.select(owners)
         begins = whole.sequences.offsets[:-1]
         by_turn = Ragged.with_lengths(np.empty(sum(ends)), ends)
         places = np.arange(sum(ends)) + np.repeat(begins - by_turn.offsets[:-1], ends)
-        of_token = whole.sequences.turn_of_token[places]
-        here = of_token == np.repeat(turns, ends)
+        turn_of_token = whole.sequences.turn_of_token[places]
+        here = turn_of_token == np.repeat(turns, ends)
         sequences = SequenceBatch(
             whole.sequences.tokens[places],
-            np.where(here, of_token, -1),
+            np.where(here, turn_of_token, -1),
             np.where(here, whole.sequences.log_probabilities[places], 0.0),
             by_turn.offsets,
         )
@@ -288,8 +288,8 @@ class UpdateBatch:
         (False, indices of the others). A part without sequences is left out.
         """
         signals = (self.advantages.values != 0) & self.sequences.mask
-        of_token = np.repeat(np.arange(len(self.sequences)), self.sequences.lengths)
-        counts = np.bincount(of_token[signals], minlength=len(self.sequences))
+        sequence_of_token = np.repeat(np.arange(len(self.sequences)), self.sequences.lengths)
+        counts = np.bincount(sequence_of_token[signals], minlength=len(self.sequences))
         for has_signal in (True, False):
             indices = np.flatnonzero((counts > 0) == has_signal).tolist()
             if indices:
@@ -343,10 +343,10 @@ def token_weights(
 
 
 def _prompt_mean(reply_tokens: Sequence[int], groups: Sequence[int]) -> list[float]:
-    of_prompt: dict[int, int] = {}
+    prompt_tokens: dict[int, int] = {}
     for group, tokens in zip(groups, reply_tokens, strict=True):
-        of_prompt[group] = of_prompt.get(group, 0) + tokens
-    return [1.0 / (len(of_prompt) * of_prompt[group]) for group in groups]
+        prompt_tokens[group] = prompt_tokens.get(group, 0) + tokens
+    return [1.0 / (len(prompt_tokens) * prompt_tokens[group]) for group in groups]
 
 
 def update_batch(
@@ -368,13 +368,13 @@ def update_batch(
     if reference is not None:
         references = sequences.rows(reference.select(credited.trajectories).values)
 
-    def of_trained(rows: Ragged) -> Ragged:
+    def select_trained(rows: Ragged) -> Ragged:
         return sequences.reply_rows(rows.values[trajectories.trained_replies])
 
     on_sequences, advantages = (
         (UpdateBatch.from_turns, credited.turns.select(samples))
         if credited.tokens is None
-        else (UpdateBatch.from_reply_tokens, of_trained(credited.tokens))
+        else (UpdateBatch.from_reply_tokens, select_trained(credited.tokens))
     )
     batch = on_sequences(
         sequences,
@@ -384,8 +384,10 @@ def update_batch(
         reference_log_probabilities=references,
     )
     if teacher_rows is not None:
-        rows = of_trained(teacher_rows.select(credited.trajectories)).values
+        rows = select_trained(teacher_rows.select(credited.trajectories)).values
         batch = replace(batch, teacher_rows=sequences.at_replies(rows))
     if values is None or credited.value_targets is None:
         return batch
-    return batch.with_values(of_trained(values.select(credited.trajectories)), of_trained(credited.value_targets))
+    return batch.with_values(
+        select_trained(values.select(credited.trajectories)), select_trained(credited.value_targets)
+    )

@@ -37,11 +37,11 @@ class _Objects:
             self._objects[each.number] if isinstance(each, ObjectNumber) else each for each in request.arguments
         ]
         if request.makes is not None:
-            self._objects[request.makes] = self._makers[request.path](*arguments, **request.named, peers=self._peers)
+            self._objects[request.makes] = self._makers[request.path](*arguments, **request.keywords, peers=self._peers)
             return None
         target, *names = request.path.split(".")
         attribute = reduce(getattr, names, self._objects[int(target)])
-        return attribute(*arguments, **request.named) if callable(attribute) else attribute
+        return attribute(*arguments, **request.keywords) if callable(attribute) else attribute
 
 
 def main(parent: ParentProcess, rank: int, size: int, rendezvous: str, device: str, seconds: float) -> None:
