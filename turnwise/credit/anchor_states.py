@@ -132,7 +132,7 @@ def _visits(batch: CreditBatch, length: int, similarity: float | None = None) ->
         )
     visits: dict[Hashable, list[int]] = {}
     for members in batch.members.values():
-        alike = _alike(
+        alike = _cluster_states(
             [anchor for index in members for anchor in batch.anchors[index] if anchor is not None], similarity
         )
         for index in members:
@@ -144,7 +144,7 @@ def _visits(batch: CreditBatch, length: int, similarity: float | None = None) ->
     return [places for places in visits.values() if len(places) > 1]
 
 
-def _alike(states: list[str], similarity: float | None) -> dict[str, str]:
+def _cluster_states(states: list[str], similarity: float | None) -> dict[str, str]:
     """For each state, the one that stands for its cluster; empty where only equal texts are equal states."""
     if similarity is None:
         return {}

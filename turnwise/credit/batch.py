@@ -278,10 +278,10 @@ class CreditBatch:
 
     def in_groups(self, numbers: Numbers, compare: Callable[[Numbers], Numbers]) -> Numbers:
         """One number per trajectory, compared within each group: `compare` maps a group's numbers to as many."""
-        compared = np.zeros(len(self))
+        comparisons = np.zeros(len(self))
         for members in self.members.values():
-            compared[members] = compare(numbers[members])
-        return compared
+            comparisons[members] = compare(numbers[members])
+        return comparisons
 
     def _require_entries(self) -> None:
         """Raise CreditError unless each field has one entry per turn, or per reply token, of each trajectory."""
@@ -405,9 +405,9 @@ def reward_totals(trajectories: TrajectoryArrays, rewards: Mapping[str, RewardSe
     Of the turn level over all attempts, of the outcome over the last; 0 for a reward that no turn has.
     """
     none = np.zeros(len(trajectories.trained))
-    counted = {"turn": np.ones_like(trajectories.last_attempt), "outcome": trajectories.last_attempt}
+    masks = {"turn": np.ones_like(trajectories.last_attempt), "outcome": trajectories.last_attempt}
     return {
-        name: trajectories.sums(np.where(counted[section.level], trajectories.rewards.get(name, none), 0.0))
+        name: trajectories.sums(np.where(masks[section.level], trajectories.rewards.get(name, none), 0.0))
         for name, section in rewards.items()
     }
 
@@ -423,8 +423,8 @@ def rewards_of_groups(
 ) -> dict[int, tuple[float, float]]:
     """By group, the weighted turn-level and outcome rewards of its one episode."""
     turn_rewards, outcome = weighted_rewards(episodes, rewards)
-    earned = zip(map(math.fsum, turn_rewards.tolist()), outcome.tolist(), strict=True)
-    return dict(zip(episodes.group.tolist(), earned, strict=True))
+    pairs = zip(map(math.fsum, turn_rewards.tolist()), outcome.tolist(), strict=True)
+    return dict(zip(episodes.group.tolist(), pairs, strict=True))
 
 
 def _lengths(rows: Ragged | Sequence[Sequence[Any]]) -> Integers:

@@ -51,9 +51,9 @@ def self_distillation(
     policy itself, which is shown what came of the episode.
     """
     assert batch.hindsight is not None, "`estimate` asks for what is needed"
-    learned = discounted_returns(batch.hindsight, gamma)
+    hindsight_returns = discounted_returns(batch.hindsight, gamma)
     outcomes = np.zeros(len(batch))
     if outcome_coefficient:
         outcomes = batch.in_groups(batch.totals(rewards), lambda values: normalise(values, deviation, epsilon))
-    compared = np.repeat(outcome_coefficient * outcomes, learned.lengths)
-    return Ragged(coefficient * learned.values + compared, learned.offsets)
+    outcome_advantages = np.repeat(outcome_coefficient * outcomes, hindsight_returns.lengths)
+    return Ragged(coefficient * hindsight_returns.values + outcome_advantages, hindsight_returns.offsets)

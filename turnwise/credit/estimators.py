@@ -190,7 +190,7 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
         )
     if (targets := estimator_of(name).targets) is not None:
         own = targets(batch, **options)
-        return own if name in ESTIMATORS else _required(repr(name), batch.trained_tokens, own, "target per token")
+        return own if name in ESTIMATORS else _require_rows(repr(name), batch.trained_tokens, own, "target per token")
     settings = read_options(name, estimator_of(name).function, options)
     further = {**({"whiten": False} if "whiten" in settings else {}), **estimator_of(name).target_options}
     advantages = _raw(name, batch, {**options, **further})
@@ -224,11 +224,11 @@ def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
     if name in ESTIMATORS:
         return advantages
     if estimator.level == "turn":
-        return _required(repr(name), batch.trained_turns, advantages, "advantage per turn")
-    return _required(repr(name), batch.trained_tokens, advantages, "advantage per token")
+        return _require_rows(repr(name), batch.trained_turns, advantages, "advantage per turn")
+    return _require_rows(repr(name), batch.trained_tokens, advantages, "advantage per token")
 
 
-def _required(what: str, expected: Ragged, returned: Any, entry: str) -> Ragged:
+def _require_rows(what: str, expected: Ragged, returned: Any, entry: str) -> Ragged:
     """What a plug-in returned, as an array. Raises CreditError unless it is finite and has the shape of `expected`."""
     try:
         rows = returned if isinstance(returned, Ragged) else Ragged.of(returned)

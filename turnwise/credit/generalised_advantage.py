@@ -63,8 +63,8 @@ def gae(
     `reply_lengths` and `values`, and `bootstrap` for trajectories that were cut off, unless the option of that name is
     False. Raises CreditError where one is missing.
     """
-    paid = on_tokens(batch, placed(batch, rewards))
-    advantages = _recursion(paid, critic_values(batch), values_after(batch, bootstrap), gamma, lam)
+    token_rewards = on_tokens(batch, placed(batch, rewards))
+    advantages = _recursion(token_rewards, critic_values(batch), values_after(batch, bootstrap), gamma, lam)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
@@ -107,9 +107,9 @@ def bi_level_gae(
     values, ends = critic_values(batch), batch.turn_tokens
     at_ends = values[ends[1:] - 1]
     outside = _recursion(on_turns(batch, rewards), at_ends, values_after(batch, bootstrap), gamma_turn, lam)
-    paid = np.zeros(len(values))
-    paid[ends[1:] - 1] = outside.values + at_ends
-    inside = _recursion(Ragged(paid, ends), values, np.zeros(len(at_ends)), gamma, lam)
+    token_rewards = np.zeros(len(values))
+    token_rewards[ends[1:] - 1] = outside.values + at_ends
+    inside = _recursion(Ragged(token_rewards, ends), values, np.zeros(len(at_ends)), gamma, lam)
     advantages = Ragged(inside.values, ends[batch.turn_rewards.offsets])
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
@@ -128,9 +128,9 @@ def length_adaptive_gae(
 
     `alpha` None is lambda 1. Needs the inputs of `gae`, and raises CreditError as it does.
     """
-    paid = on_tokens(batch, placed(batch, rewards))
-    lam = np.ones(len(batch)) if alpha is None else np.maximum(0.0, 1.0 - 1.0 / (alpha * paid.lengths))
-    advantages = _recursion(paid, critic_values(batch), values_after(batch, bootstrap), gamma, lam)
+    token_rewards = on_tokens(batch, placed(batch, rewards))
+    lam = np.ones(len(batch)) if alpha is None else np.maximum(0.0, 1.0 - 1.0 / (alpha * token_rewards.lengths))
+    advantages = _recursion(token_rewards, critic_values(batch), values_after(batch, bootstrap), gamma, lam)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
@@ -153,14 +153,14 @@ def cross_level_gae(
     """
     values, ends, last = critic_values(batch), batch.turn_tokens, values_after(batch, bootstrap)
     turn_advantages = _recursion(on_turns(batch, rewards), values[ends[:-1]], last, gamma_turn, lam_turn)
-    paid, following = on_tokens(batch, placed(batch, rewards)), np.zeros(len(turn_advantages.values))
+    token_rewards, following = on_tokens(batch, placed(batch, rewards)), np.zeros(len(turn_advantages.values))
     value_after = np.append(values[ends[1:-1]], 0.0)[: len(following)]
     value_after[batch.last_turns] = last
     following[:-1] = turn_advantages.values[1:]
     following[batch.last_turns] = 0.0
-    inside = _recursion(Ragged(paid.values, ends), values, value_after, gamma, lam, following)
+    inside = _recursion(Ragged(token_rewards.values, ends), values, value_after, gamma, lam, following)
     mixed = (1.0 - weight) * inside.values + weight * batch.on_reply_tokens(turn_advantages).values
-    advantages = Ragged(mixed, paid.offsets)
+    advantages = Ragged(mixed, token_rewards.offsets)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 

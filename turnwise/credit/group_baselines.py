@@ -75,8 +75,8 @@ def maxrl(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:
     def compare(values: Numbers) -> Numbers:
         mean = math.fsum(values.tolist()) / len(values)
         # Rewards that cancel leave a rounding as their mean, which nothing may be divided by.
-        earned = mean > RELATIVE_TOLERANCE * float(np.abs(values).max())
-        return normalise(values, "none", 0.0) / mean if earned else np.zeros(len(values))
+        is_positive = mean > RELATIVE_TOLERANCE * float(np.abs(values).max())
+        return normalise(values, "none", 0.0) / mean if is_positive else np.zeros(len(values))
 
     return batch.on_every_turn(batch.in_groups(batch.totals(rewards), compare))
 
@@ -90,13 +90,13 @@ def grpo_passk(
     """
 
     def compare(values: Numbers) -> Numbers:
-        compared = np.zeros(len(values))
+        advantages = np.zeros(len(values))
         if len(values) == 1:
             warnings.warn(NO_BASELINE, stacklevel=2)
-            return compared
+            return advantages
         *_, second, best = np.argsort(values, kind="stable").tolist()
         if not alike(values[[second, best]]):
-            compared[best] = (values[best] - values[second]) / scale(values, deviation, epsilon)
-        return compared
+            advantages[best] = (values[best] - values[second]) / scale(values, deviation, epsilon)
+        return advantages
 
     return batch.on_every_turn(batch.in_groups(batch.totals(rewards), compare))

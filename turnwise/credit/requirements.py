@@ -105,11 +105,11 @@ def needs_greedy(credit: Credit) -> bool:
 
 def require_greedy(credit: Credit, scheme: str, selection: str) -> None:
     """Raise ConfigurationError where groups are not tasks, of which each has a greedy episode."""
-    for key, setting, suited in (("rollout.scheme", scheme, "independent"), ("selection.rule", selection, "all")):
+    for key, setting, alternative in (("rollout.scheme", scheme, "independent"), ("selection.rule", selection, "all")):
         if setting in ("branching", "tree", "mixed") and needs_greedy(credit):
             raise ConfigurationError(
                 f"a rule that compares with the greedy episode of each task needs one group per task, sampled in one "
-                f"round; found {key}: {setting} with credit.estimator {credit.estimator}: set it to {suited}, or "
+                f"round; found {key}: {setting} with credit.estimator {credit.estimator}: set it to {alternative}, or "
                 "choose another estimator",
                 "TW-greedy-pairing",
             )
@@ -155,10 +155,10 @@ def require_trees(credit: Credit, scheme: str, trees: int | None, group_size: in
 
 def require_branching(estimator: str, selection: str) -> None:
     """Raise ConfigurationError for an estimator or a selection rule that cannot be used with branching groups."""
-    unsuited = {"anchors", "trees"}
-    suited = [name for name, each in ESTIMATORS.items() if each.grouped and not unsuited & {*each.needs}]
+    excluded_needs = {"anchors", "trees"}
+    alternatives = [name for name, each in ESTIMATORS.items() if each.grouped and not excluded_needs & {*each.needs}]
     rule = estimator_of(estimator)
-    if not rule.grouped or unsuited & {*rule.needs}:
+    if not rule.grouped or excluded_needs & {*rule.needs}:
         reason = (
             "its anchor states are what a branching group shares already, and replayed turns would count as visits"
             if "anchors" in rule.needs
@@ -167,7 +167,7 @@ def require_branching(estimator: str, selection: str) -> None:
             else "it compares nothing within a group, so that the groups would be sampled for nothing"
         )
         raise ConfigurationError(
-            f"rollout.scheme branching goes with the estimators {', '.join(suited)}; found credit.estimator: "
+            f"rollout.scheme branching goes with the estimators {', '.join(alternatives)}; found credit.estimator: "
             f"{estimator}: {reason}. Choose one of those, or the scheme independent",
             "TW-branching-estimator",
         )
@@ -233,11 +233,11 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
         )
     if name not in ESTIMATORS:
         require_answer(f"{key}.estimator", name, section.options)
-    restricted = estimator.restriction(section.options)
-    if restricted is None:
+    restriction = estimator.restriction(section.options)
+    if restriction is None:
         return
-    option, most = f"{restricted.option} {restricted.value!r}", restricted.most_turns
-    instead = f"{key}.options.{restricted.option} to {restricted.instead!r}"
+    option, most = f"{restriction.option} {restriction.value!r}", restriction.most_turns
+    instead = f"{key}.options.{restriction.option} to {restriction.instead!r}"
     if most is not None and inputs.acting_turns > most:
         raise ConfigurationError(
             f"{key}.estimator {name} with {option} is defined on at most {most} turns; training allows "
@@ -250,7 +250,7 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
             f"lesson is a turn; set {instead}, agent.mode to plain and agent.context.policy to 'full' or 'window'",
             "TW-too-many-turns",
         )
-    if not restricted.token_rewards and inputs.token_rewards:
+    if not restriction.token_rewards and inputs.token_rewards:
         raise ConfigurationError(
             f"{key}.estimator {name} with {option} has no place for rewards per token, which optimization.reference "
             f"with place: reward is; set its place to loss, or {instead}",

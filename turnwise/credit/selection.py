@@ -147,7 +147,7 @@ def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None =
         if not (math.isfinite(deviation) and deviation >= 0):
             raise ValueError(f"a group's deviation must be a number from 0 up; group {group} has {deviation}")
     selected = rule_of(name)(deviations, seed, **options)
-    groups = tuple(selected) if name in RULES else _required(name, deviations, selected)
+    groups = tuple(selected) if name in RULES else _require_groups(name, deviations, selected)
     wanted = len(deviations) if wanted is None else wanted
     if name != "mixed":
         return Selection(deviations, groups)
@@ -178,7 +178,7 @@ def rule_of(name: str) -> Callable[..., Sequence[int]]:
     return rule
 
 
-def _required(name: str, deviations: Deviations, selected: Any) -> tuple[int, ...]:
+def _require_groups(name: str, deviations: Deviations, selected: Any) -> tuple[int, ...]:
     """What a plug-in keeps, in the order of the batch. Raises ContractError for a group that there is not, or twice."""
     groups = list(selected) if isinstance(selected, Iterable) else None
     known = list(deviations)

@@ -57,11 +57,11 @@ def optimal_token_baseline(
     """
     assert batch.score_norms is not None, "`estimate` asks for what is needed"
     returns = discounted_returns(on_tokens(batch, placed(batch, rewards)), gamma)
-    risked = Ragged(np.concatenate([[], *map(np.cumsum, batch.score_norms)]), returns.offsets)
+    weights = Ragged(np.concatenate([[], *map(np.cumsum, batch.score_norms)]), returns.offsets)
     if steps == "turn":
         ends = batch.turn_tokens
         returns = Ragged(returns.values[ends[:-1]], batch.turn_rewards.offsets)
-        risked = Ragged(risked.values[ends[1:] - 1], batch.turn_rewards.offsets)
+        weights = Ragged(weights.values[ends[1:] - 1], batch.turn_rewards.offsets)
     advantages = np.zeros(len(returns.values))
     for members in map(np.array, batch.members.values()):
         if len(members) == 1:
@@ -70,7 +70,7 @@ def optimal_token_baseline(
         for step in range(returns.lengths[members].max()):
             here = returns.offsets[members[returns.lengths[members] > step]] + step
             if len(here) > 1:
-                advantages[here] = _against_weighted_mean(returns.values[here], risked.values[here])
+                advantages[here] = _against_weighted_mean(returns.values[here], weights.values[here])
             elif alone == "return":
                 advantages[here] = returns.values[here]
     step_advantages = Ragged(advantages, returns.offsets)

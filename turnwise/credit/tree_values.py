@@ -58,13 +58,13 @@ def at2po(
     for index, tree in enumerate(zip(batch.group, batch.trees, strict=True)):
         members.setdefault(tree, []).append(index)
     for branches in members.values():
-        earned = standardised(totals[branches], deviation, epsilon).tolist()
+        branch_returns = standardised(totals[branches], deviation, epsilon).tolist()
         paths = [(ROOT, *batch.nodes[index]) for index in branches]
         places = batch.nodes.places(branches)
         surprisals = dict(
             zip(batch.nodes.values[places].tolist(), batch.surprisals.values[places].tolist(), strict=True)
         )
-        values = node_values(paths, earned, over, surprisals)
+        values = node_values(paths, branch_returns, over, surprisals)
         for index, path in zip(branches, paths, strict=True):
             parents = [0.0 if against == "tree" else values[parent] for parent in path[:-1]]
             own = [values[node] for node in path[1:]]
@@ -77,7 +77,7 @@ ROOT = -1
 
 
 def node_values(
-    paths: list[tuple[int, ...]], earned: list[float], over: Over, surprisals: Mapping[int, float]
+    paths: list[tuple[int, ...]], branch_returns: list[float], over: Over, surprisals: Mapping[int, float]
 ) -> dict[int, float]:
     """V of every node of a tree, from the nodes of each branch, the root first, and what each has earned, R'.
 
@@ -85,7 +85,7 @@ def node_values(
     """
     below: dict[int, list[float]] = {}
     children: dict[int, set[int]] = {}
-    for path, value in zip(paths, earned, strict=True):
+    for path, value in zip(paths, branch_returns, strict=True):
         ends = path if over == "branches" else path[-1:]
         for node in ends:
             below.setdefault(node, []).append(value)

@@ -121,13 +121,13 @@ def sweet_rl_targets(
     epsilon: NotNegative = 1e-8,
 ) -> Ragged:
     """The critic's target per reply token: a step down J, the size of its gradient, from the value."""
-    advantages, earned, pulls = _sweet_rl_advantages(batch), batch.totals(rewards), np.zeros(len(batch))
+    advantages, totals, pulls = _sweet_rl_advantages(batch), batch.totals(rewards), np.zeros(len(batch))
     separations = np.array([beta * row.sum() for row in advantages])
     for members in batch.members.values():
-        levels, apart = np.array(distinct(earned[members])), separations[members]
+        levels, apart = np.array(distinct(totals[members])), separations[members]
         better = np.sign(levels[:, None] - levels)
-        mistaken = 0.5 - 0.5 * np.tanh(better * (apart[:, None] - apart) / 2.0)  # sigma, without overflow
-        pulls[members] = beta * (better * mistaken).sum(axis=1) / max(len(members) - 1, 1)
+        error_probabilities = 0.5 - 0.5 * np.tanh(better * (apart[:, None] - apart) / 2.0)  # sigma, without overflow
+        pulls[members] = beta * (better * error_probabilities).sum(axis=1) / max(len(members) - 1, 1)
     lengths = np.diff(batch.turn_tokens)
     turn_pulls = np.repeat(pulls, batch.turn_rewards.lengths) * (lengths > 1)
     moves = np.repeat(turn_pulls / np.maximum(lengths - 1, 1), lengths)
@@ -151,11 +151,13 @@ def _half_steps(
     """A_k of each turn, and E_k of the world's answer to it, [turns]."""
     values, tokens = critic_values(batch), batch.turn_tokens
     before, after = values[tokens[:-1]], values[tokens[1:] - 1]
-    paid = on_turns(batch, rewards)
+    turn_rewards = on_turns(batch, rewards)
     following = np.append(before[1:], 0.0)
     following[batch.last_turns] = values_after(batch, bootstrap)
-    errors = paid.values + gamma * following - after
-    reply_advantages = discounted_returns(Ragged(after - before + lam * errors, paid.offsets), gamma * lam * lam)
+    errors = turn_rewards.values + gamma * following - after
+    reply_advantages = discounted_returns(
+        Ragged(after - before + lam * errors, turn_rewards.offsets), gamma * lam * lam
+    )
     advantage_after = np.append(reply_advantages.values[1:], 0.0)
     advantage_after[batch.last_turns] = 0.0
     return reply_advantages, errors + gamma * lam * advantage_after

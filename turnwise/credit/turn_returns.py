@@ -94,8 +94,8 @@ def turn_reinforce(
     `deviation` (default: `unbiased`) belongs to `group` and `batch`.
     """
     returns = discounted_returns(on_turns(batch, rewards), gamma)
-    compared = {"group": list(batch.members.values()), "batch": [list(range(len(batch)))], "none": []}[over]
-    for members in compared:
+    pools = {"group": list(batch.members.values()), "batch": [list(range(len(batch)))], "none": []}[over]
+    for members in pools:
         turns = returns.places(members)
         returns.values[turns] = standardised(returns.values[turns], deviation or "unbiased", epsilon)
     return returns
@@ -118,14 +118,14 @@ def information_gain(
     """
     assert batch.answer_scores is not None, "`estimate` asks for what is needed"
     scores = batch.answer_scores.values if gain == "log-probability" else np.exp(batch.answer_scores.values)
-    earned = Ragged(coefficient * np.diff(scores, append=0.0), batch.turn_rewards.offsets)
-    earned.values[batch.last_turns] = batch.totals(rewards)
+    turn_rewards = Ragged(coefficient * np.diff(scores, append=0.0), batch.turn_rewards.offsets)
+    turn_rewards.values[batch.last_turns] = batch.totals(rewards)
     is_last = np.isin(np.arange(len(scores)), batch.last_turns)
     for members in batch.members.values():
-        turns = earned.places(members)
+        turns = turn_rewards.places(members)
         for pool in [turns] if pooled == "joint" else [turns[is_last[turns]], turns[~is_last[turns]]]:
-            earned.values[pool] = standardised(earned.values[pool], deviation, epsilon)
-    return discounted_returns(earned, gamma)
+            turn_rewards.values[pool] = standardised(turn_rewards.values[pool], deviation, epsilon)
+    return discounted_returns(turn_rewards, gamma)
 
 
 def trace(
@@ -162,6 +162,6 @@ def remax(batch: CreditBatch, *, rewards: Placement = "turn") -> Ragged:
     """One advantage per turn. Needs `greedy_rewards`. Token rewards count for the episode, not for the greedy one."""
     assert batch.greedy_rewards is not None, "`estimate` asks for what is needed"
     returns = discounted_returns(on_turns(batch, rewards), 1.0)
-    counted = np.array([0.0, 1.0] if rewards == "outcome" else [1.0, 1.0])
-    greedy = np.array([row @ counted for row in batch.greedy_rewards])
+    weights = np.array([0.0, 1.0] if rewards == "outcome" else [1.0, 1.0])
+    greedy = np.array([row @ weights for row in batch.greedy_rewards])
     return Ragged(returns.values - np.repeat(greedy, returns.lengths), returns.offsets)

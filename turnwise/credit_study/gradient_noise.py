@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from turnwise.credit_study.truth import ratio, resampled
+from turnwise.credit_study.truth import bootstrap_interval, ratio
 from turnwise.statistics import Interval
 
 Matrix = NDArray[np.float64]
@@ -76,8 +76,10 @@ def gradient_noise(gradients: Matrix, truth: Matrix | None, *, seed: int) -> Gra
     return GradientNoise(
         norm=float(np.linalg.norm(gradients.mean(axis=0))),
         deviation=math.sqrt(max(0.0, float(_over_pairs(everything, _half_squared_distances(own))[0]))),
-        signal_to_noise=resampled(lambda weights: _signal_to_noise(weights, own), count, seed),
-        cosine=None if truth is None else resampled(lambda weights: _cosines(weights, gradients, truth), count, seed),
+        signal_to_noise=bootstrap_interval(lambda weights: _signal_to_noise(weights, own), count, seed),
+        cosine=None
+        if truth is None
+        else bootstrap_interval(lambda weights: _cosines(weights, gradients, truth), count, seed),
     )
 
 

@@ -128,8 +128,8 @@ def page(study: Study, about: Mapping[str, str], figure: str, success: Sequence[
 
 def _rules(study: Study, columns: Columns) -> tuple[list[str], list[Row]]:
     """Headings and rows of the rules; the truth itself has a gradient alone."""
-    judged = study.figures if columns is GRADIENT else [rule for rule in study.figures if rule.agreement]
-    return [*columns], [(rule.title, [read(rule) for read in columns.values()]) for rule in judged]
+    rules = study.figures if columns is GRADIENT else [rule for rule in study.figures if rule.agreement]
+    return [*columns], [(rule.title, [read(rule) for read in columns.values()]) for rule in rules]
 
 
 def _slopes(study: Study) -> Columns:

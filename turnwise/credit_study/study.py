@@ -166,7 +166,7 @@ def examine(
     figures = [RuleFigures(TRUTH, gradient_noise(true_gradients, None, seed=seed), None)]
     left_out: dict[str, str] = {}
     for rule in (*RULES, *further):
-        if reason := _unsuited(rule, batch, turn_limit):
+        if reason := _reason_left_out(rule, batch, turn_limit):
             left_out[rule.title] = reason
             continue
         advantages = advantages_of_turns(rule, batch)
@@ -220,7 +220,7 @@ _LACKING = {
 """Why a rule cannot be judged on a batch that lacks what it needs."""
 
 
-def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
+def _reason_left_out(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
     """Why a rule cannot be judged on this batch; None if it can."""
     lacking = [need for need in estimator_of(rule.estimator).needs if getattr(batch, need) is None]
     if lacking:
@@ -265,16 +265,18 @@ def study_replays(
     """
     returns: dict[int, list[float]] = {}
     for part in continuations:
-        for state, earned in zip(part.group.tolist(), weighted_returns(part, rewards), strict=True):
-            returns.setdefault(state, []).append(earned)
+        for state, total in zip(part.group.tolist(), weighted_returns(part, rewards), strict=True):
+            returns.setdefault(state, []).append(total)
     group = trajectories.group.tolist()
     # The numbers of each trajectory's turns among all turns: of its states, and of its score vectors.
     rows = trajectories.turn_rows(np.arange(len(trajectories.trained))).tolist()
-    measured = {index: [returns.get(row, []) for row in turns] for index, turns in enumerate(rows) if turns}
+    replay_returns = {index: [returns.get(row, []) for row in turns] for index, turns in enumerate(rows) if turns}
     dropped = {
-        group[index] for index, states in measured.items() if any(len(replays) < FEWEST_REPLAYS for replays in states)
+        group[index]
+        for index, states in replay_returns.items()
+        if any(len(replays) < FEWEST_REPLAYS for replays in states)
     }
-    indices = [index for index in measured if group[index] not in dropped]
+    indices = [index for index in replay_returns if group[index] not in dropped]
     if not indices:
         raise WorldLost(
             "the study must be able to replay at least one group's states; the world lost all of them", "TW-world-lost"
@@ -292,7 +294,7 @@ def study_replays(
     )
     study = examine(
         batch,
-        truth_of(complete, [measured[index] for index in indices], rewards),
+        truth_of(complete, [replay_returns[index] for index in indices], rewards),
         vectors[[row for index in indices for row in rows[index]]],
         Decisions.of(complete),
         turn_limit=turn_limit,

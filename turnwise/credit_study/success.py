@@ -111,8 +111,8 @@ def predict(measure: str, trained: Sequence[Trained], *, seed: int) -> Predictio
     pairs = [(closeness.value, each.success) for each in trained if (closeness := MEASURES[measure](each.rule))]
     if len(pairs) < FEWEST_RULES:
         return Prediction(measure, None, None, None, len(pairs))
-    measured = np.array([value for value, _ in pairs])
-    value = float(rank_correlations(measured[None], np.array([[success.value for _, success in pairs]]))[0])
+    closeness_values = np.array([value for value, _ in pairs])
+    value = float(rank_correlations(closeness_values[None], np.array([[success.value for _, success in pairs]]))[0])
     if not math.isfinite(value):
         return Prediction(measure, None, None, None, len(pairs))
     draw = generator(seed, "bootstrap over rules and seeds")
@@ -122,8 +122,8 @@ def predict(measure: str, trained: Sequence[Trained], *, seed: int) -> Predictio
         sample = np.array(success.sample or (success.value,))
         seed_means = sample[draw.integers(len(sample), size=(*rules.shape, len(sample)))].mean(axis=2)
         means = np.where(rules == place, seed_means, means)
-    resampled = rank_correlations(measured[rules], means)
-    interval = percentile_interval(value, resampled, len(pairs))
+    resamples = rank_correlations(closeness_values[rules], means)
+    interval = percentile_interval(value, resamples, len(pairs))
     return Prediction(measure, value, interval.low, interval.high, len(pairs))
 
 

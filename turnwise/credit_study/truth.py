@@ -70,7 +70,7 @@ def replayed_truth(returns: Sequence[float], continued: Sequence[Sequence[Sequen
     turn t. Raises CreditError for a state with fewer than two continuations, whose error cannot be estimated.
     """
     advantages, variances = [], []
-    for index, (earned, states) in enumerate(zip(returns, continued, strict=True)):
+    for index, (own_return, states) in enumerate(zip(returns, continued, strict=True)):
         for turn, replays in enumerate(states):
             if len(replays) < 2:
                 raise CreditError(
@@ -78,7 +78,7 @@ def replayed_truth(returns: Sequence[float], continued: Sequence[Sequence[Sequen
                     f"{len(replays)}: leave its group out",
                     "TW-too-few-continuations",
                 )
-        values = [*(math.fsum(replays) / len(replays) for replays in states), earned]
+        values = [*(math.fsum(replays) / len(replays) for replays in states), own_return]
         errors = [*(statistics.variance(replays) / len(replays) for replays in states), 0.0]
         advantages.append([after - before for before, after in pairwise(values)])
         variances.append([before + after for before, after in pairwise(errors)])
@@ -148,14 +148,14 @@ def agreement(
     together = _Turns(*(np.concatenate(part) for part in zip(*map(astuple, turns), strict=True)))
     pairs = _Pairs.of(together)
     return Agreement(
-        correlation=_resampled(together, _correlations, seed),
-        slope=_resampled(together, _slopes, seed),
-        error=_resampled(together, _errors, seed),
-        slopes=tuple(_resampled(subset, _slopes, seed) for subset in turns),
-        rank_correlation=_resampled(_ranked_states(together), _mean_correlations, seed),
-        sign_errors=_resampled(together, _sign_errors, seed),
-        bias=_resampled(together, lambda weights, turns: np.sqrt(pairs.parts(weights, turns)[0]), seed),
-        deviation=_resampled(together, lambda weights, turns: np.sqrt(pairs.parts(weights, turns)[1]), seed),
+        correlation=_task_interval(together, _correlations, seed),
+        slope=_task_interval(together, _slopes, seed),
+        error=_task_interval(together, _errors, seed),
+        slopes=tuple(_task_interval(subset, _slopes, seed) for subset in turns),
+        rank_correlation=_task_interval(_ranked_states(together), _mean_correlations, seed),
+        sign_errors=_task_interval(together, _sign_errors, seed),
+        bias=_task_interval(together, lambda weights, turns: np.sqrt(pairs.parts(weights, turns)[0]), seed),
+        deviation=_task_interval(together, lambda weights, turns: np.sqrt(pairs.parts(weights, turns)[1]), seed),
     )
 
 
@@ -205,11 +205,11 @@ class _Pairs:
 
     def parts(self, weights: Vector, turns: _Turns) -> tuple[Vector, Vector]:
         """The squared bias and the variance in each sample, [samples] each; neither below 0."""
-        scale, counted = _scales(weights, turns)[:, None], weights * self.repeated
+        scale, pair_weights = _scales(weights, turns)[:, None], weights * self.repeated
         errors = scale * turns.rule - turns.true
         other_errors = scale * self.rule - self.true
         squared_bias, squared = (
-            ratio((counted * values).sum(axis=1), counted.sum(axis=1))
+            ratio((pair_weights * values).sum(axis=1), pair_weights.sum(axis=1))
             for values in (errors * other_errors, errors**2 - turns.noise)
         )
         return np.maximum(squared_bias, 0.0), np.maximum(squared - squared_bias, 0.0)
@@ -236,15 +236,15 @@ Measure = Callable[[Vector, _Turns], Vector]
 """A function from weights [samples, turns] and the turns to one number per sample, NaN where it is not defined."""
 
 
-def _resampled(turns: _Turns, measure: Measure, seed: int) -> Interval | None:
+def _task_interval(turns: _Turns, measure: Measure, seed: int) -> Interval | None:
     """A measure with its bootstrap interval over tasks; None if it is not defined."""
     names, member = np.unique(turns.task, return_inverse=True)
     if not len(names):
         return None
-    return resampled(lambda weights: measure(weights[:, member], turns), len(names), seed)
+    return bootstrap_interval(lambda weights: measure(weights[:, member], turns), len(names), seed)
 
 
-def resampled(measure: Callable[[Vector], Vector], count: int, seed: int) -> Interval | None:
+def bootstrap_interval(measure: Callable[[Vector], Vector], count: int, seed: int) -> Interval | None:
     """A measure with its bootstrap interval over so many tasks or groups; None if it is not defined.
 
     `measure` maps weights, [samples, count], to one number per sample.
@@ -256,15 +256,15 @@ def resampled(measure: Callable[[Vector], Vector], count: int, seed: int) -> Int
     return percentile_interval(value, measure(draws.astype(np.float64)), count)
 
 
-def percentile_interval(value: float, resampled: Vector, tasks: int) -> Interval:
-    """A value with its percentile bootstrap interval; `resampled` has the measure of each resample, or NaN.
+def percentile_interval(value: float, resamples: Vector, tasks: int) -> Interval:
+    """A value with its percentile bootstrap interval; `resamples` has the measure of each resample, or NaN.
 
     There are no bounds if all resamples agree, or if the measure is undefined in more than 5 % of them: when few tasks
     have any signal, some resamples contain none of those. The bounds are widened to contain the value if needed, since
     percentiles of a measure that is not a mean may exclude it.
     """
-    defined = resampled[np.isfinite(resampled)]
-    if len(defined) < LEVEL * len(resampled) or np.ptp(defined) == 0:
+    defined = resamples[np.isfinite(resamples)]
+    if len(defined) < LEVEL * len(resamples) or np.ptp(defined) == 0:
         return Interval(value, None, None, "tasks", tasks, LEVEL)
     low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     bounds = min(float(low), value), max(float(high), value)
