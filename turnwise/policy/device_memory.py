@@ -23,7 +23,7 @@ def device_bytes(device: str) -> int | None:
 def machine_memory(group: str, limits: Path = CONTROL_GROUPS) -> int:
     """The memory of this machine in bytes, or the lowest limit of the control group `group` and the groups above it."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([whole, *(limit for _, limit in _limited(group, limits))])
+    return min([whole, *(limit for _, limit in _read_limits(group, limits))])
 
 
 def free_bytes(device: str) -> int | None:
@@ -35,28 +35,28 @@ def free_bytes(device: str) -> int | None:
     return None if free is None else free + own_memory()
 
 
-def own_memory(listed: Path = Path("/proc/self/status")) -> int:
+def own_memory(status: Path = Path("/proc/self/status")) -> int:
     """The memory of this process in bytes, without what it has mapped of files, whose memory the system can take."""
-    lines = dict(line.split(":", 1) for line in listed.read_text(encoding="utf-8").splitlines())
+    lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
     return int(lines.get("RssAnon", "0").split()[0]) * 1024
 
 
-def free_memory(group: str, limits: Path = CONTROL_GROUPS, listed: Path = Path("/proc/meminfo")) -> int | None:
+def free_memory(group: str, limits: Path = CONTROL_GROUPS, meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """What is free of this machine's memory in bytes, caches of files included, or of the limit of a control group that
     has the least left; None where the system does not list it.
     """
-    if not listed.is_file():
+    if not meminfo.is_file():
         return None
-    kilobytes = dict(line.split(":", 1) for line in listed.read_text(encoding="utf-8").splitlines())["MemAvailable"]
+    kilobytes = dict(line.split(":", 1) for line in meminfo.read_text(encoding="utf-8").splitlines())["MemAvailable"]
     free = [int(kilobytes.split()[0]) * 1024]
-    for place, limit in _limited(group, limits):
+    for place, limit in _read_limits(group, limits):
         used = int((place / "memory.current").read_text(encoding="utf-8"))
         parts = dict(line.split() for line in (place / "memory.stat").read_text(encoding="utf-8").splitlines())
         free.append(max(0, limit - used + int(parts["inactive_file"])))
     return min(free)
 
 
-def _limited(group: str, limits: Path) -> Iterator[tuple[Path, int]]:
+def _read_limits(group: str, limits: Path) -> Iterator[tuple[Path, int]]:
     """The folder and the limit in bytes of each control group that has one, of `group` and those above it."""
     for place in (limits / group, *(limits / group).parents):
         if not place.is_relative_to(limits):
@@ -69,8 +69,8 @@ def _limited(group: str, limits: Path) -> Iterator[tuple[Path, int]]:
 
 def _control_group() -> str:
     """The path of this process's control group below `CONTROL_GROUPS` (version 2); empty where there is none."""
-    listed = Path("/proc/self/cgroup")
-    lines = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+    path = Path("/proc/self/cgroup")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), "")
 
 

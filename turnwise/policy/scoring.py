@@ -67,20 +67,20 @@ def by_beginning(sequences: SequenceBatch, token_budget: int, known_token: float
     rows = sequences.rows(sequences.tokens)
     as_bytes = [row.astype(">i8").tobytes() for row in rows]
     batches: list[list[int]] = []
-    counted = 0.0
+    batch_tokens = 0.0
     for index in sorted(range(len(rows)), key=lambda index: (as_bytes[index], index)):
         length = len(rows[index])
-        known = min(_alike(rows[batches[-1][-1]], rows[index]), length - 1) if batches else 0
-        counted += length - (1.0 - known_token) * known
-        if batches and counted <= token_budget:
+        known = min(_prefix_length(rows[batches[-1][-1]], rows[index]), length - 1) if batches else 0
+        batch_tokens += length - (1.0 - known_token) * known
+        if batches and batch_tokens <= token_budget:
             batches[-1].append(index)
         else:
             batches.append([index])
-            counted = length
+            batch_tokens = length
     return batches
 
 
-def _alike(one: Integers, other: Integers) -> int:
+def _prefix_length(one: Integers, other: Integers) -> int:
     """The number of leading tokens that two sequences have in common."""
     shorter = min(len(one), len(other))
     unlike = np.flatnonzero(one[:shorter] != other[:shorter])

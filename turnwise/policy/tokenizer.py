@@ -191,8 +191,8 @@ class ChatFrame:
         self._takes_system_messages = self._shows_system_message()
         self._openings: dict[bool, tuple[tuple[int, ...], ...]] = {}
         # A tokenizer takes a tenth of a millisecond for a short text, and worlds and policies repeat themselves.
-        self._text = lru_cache(MOST_TEXTS)(self._encoded)
-        self._reply_text = lru_cache(MOST_TEXTS)(self._decoded)
+        self._text = lru_cache(MOST_TEXTS)(self._encode)
+        self._reply_text = lru_cache(MOST_TEXTS)(self._decode)
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """The tokens before the first reply: the system message if any, the observation, the assistant's header.
@@ -245,12 +245,12 @@ class ChatFrame:
         """A reply's text, without its end token. Invalid UTF-8 becomes U+FFFD."""
         return self._reply_text(tuple(tokens))
 
-    def _decoded(self, tokens: tuple[int, ...]) -> str:
+    def _decode(self, tokens: tuple[int, ...]) -> str:
         content = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
         text: str = self.tokenizer.decode(list(content), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 
-    def _encoded(self, text: str) -> tuple[int, ...]:
+    def _encode(self, text: str) -> tuple[int, ...]:
         """The tokens of a message's text, which never include control tokens.
 
         Raises ConfigurationError for a tokenizer that makes control tokens of text nevertheless.
@@ -274,7 +274,7 @@ class ChatFrame:
         """Whether the template accepts a system message and shows it."""
         messages = [{"role": "system", "content": _marker(0)}, {"role": "user", "content": _marker(1)}]
         try:
-            return _marker(0) in self._rendered(messages)
+            return _marker(0) in self._apply_template(messages)
         except TemplateError:
             return False
 
@@ -305,14 +305,14 @@ class ChatFrame:
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
-            return self._rendered(messages)
+            return self._apply_template(messages)
         except TemplateError as error:
             roles = ", ".join(message["role"] for message in messages)
             raise ConfigurationError(
                 f"the chat template must accept messages of {roles}; it says: {error}", "TW-template-refuses-roles"
             ) from error
 
-    def _rendered(self, messages: list[dict[str, str]]) -> str:
+    def _apply_template(self, messages: list[dict[str, str]]) -> str:
         rendered: str = self.tokenizer.apply_chat_template(
             messages,
             tokenize=False,
@@ -361,13 +361,13 @@ def without_thought(reply: tuple[int, ...], speller: ChatFrame) -> tuple[int, ..
     _, tag, rest = text.rpartition(THOUGHT_END)
     if not tag:
         return reply
-    said = rest.lstrip("\n")
+    answer = rest.lstrip("\n")
 
     def characters(count: int) -> int:
         return len(speller.decode(reply[:count]))
 
-    dropped = bisect_left(range(len(reply)), len(text) - len(said), key=characters)
-    if speller.decode(reply[dropped:]) == said:
+    dropped = bisect_left(range(len(reply)), len(text) - len(answer), key=characters)
+    if speller.decode(reply[dropped:]) == answer:
         return reply[dropped:]
     end = reply[-1:] if reply[-1] in speller.end_tokens else ()
-    return (*speller.reply(said)[:-1], *end)
+    return (*speller.reply(answer)[:-1], *end)

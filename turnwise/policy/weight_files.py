@@ -313,20 +313,20 @@ def _refuse(
 ) -> None:
     """Raise ConfigurationError where tensors are missing, unexpected or different; else return."""
     missing, unexpected = list(missing), list(unexpected)
-    said = []
+    problems = []
     if missing:
-        said.append(f"{len(missing)} of {number} tensors {_are(missing)} missing ({_first(missing)})")
+        problems.append(f"{len(missing)} of {number} tensors {_are(missing)} missing ({_first(missing)})")
     if unexpected:
-        said.append(f"{len(unexpected)} {_are(unexpected)} unexpected ({_first(unexpected)})")
+        problems.append(f"{len(unexpected)} {_are(unexpected)} unexpected ({_first(unexpected)})")
     if different:
         shapes = [
             f"{name} is {_shape(actual)} and not {_shape(expected)}" for name, (actual, expected) in different.items()
         ]
-        said.append(f"{len(different)} {'has' if len(different) == 1 else 'have'} another shape ({_first(shapes)})")
-    if said:
+        problems.append(f"{len(different)} {'has' if len(different) == 1 else 'have'} another shape ({_first(shapes)})")
+    if problems:
         raise ConfigurationError(
             f"policy.model {folder} must hold the weights of the {architecture} that its config.json describes; "
-            f"{', '.join(said)}: {_remedy(missing, unexpected, different)}",
+            f"{', '.join(problems)}: {_remedy(missing, unexpected, different)}",
             "TW-foreign-weights",
         )
 

@@ -253,9 +253,9 @@ class Critic(ValueFunction):
             with torch.set_grad_enabled(self._owns_trunk):
                 states = self._compute_states(micro_batch)
             old, targets = (at_reply_tokens(rows, micro_batch) for rows in (old_values, returns))
-            total, reported = self.loss(states, old, targets, settings.clip)
+            total, sums = self.loss(states, old, targets, settings.clip)
             (total / len(part.returns.values)).backward()
-            tally += reported
+            tally += sums
         if self._peers is not None:
             tallies = [ValueTally(**each) for each in self._peers.gathered(asdict(tally))]
             tally = sum(tallies[1:], tallies[0])

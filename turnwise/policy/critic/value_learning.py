@@ -55,12 +55,12 @@ class ValueBatch:
 
         Sequences without a reply token are left out.
         """
-        taught = np.flatnonzero(self.sequences.reply_counts)
+        indices = np.flatnonzero(self.sequences.reply_counts)
         for epoch in range(settings.epochs):
-            order = taught
+            order = indices
             if settings.mini_batches > 1:
-                order = generator(seed, "critic-mini-batches", epoch).permutation(taught)
-            for part in np.array_split(order, min(settings.mini_batches, len(taught))):
+                order = generator(seed, "critic-mini-batches", epoch).permutation(indices)
+            for part in np.array_split(order, min(settings.mini_batches, len(indices))):
                 yield ValueBatch(self.sequences.select(part), self.values.select(part), self.returns.select(part))
 
 

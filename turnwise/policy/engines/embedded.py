@@ -124,13 +124,13 @@ class EmbeddedEngine:
         if not np.isfinite(log_probabilities).all():
             self.close()
             raise NotFiniteError("the policy's logits must be finite to be sampled from; they are not", "TW-not-finite")
-        said = self._said[live]
-        self._tokens[live, said], self._log_probabilities[live, said] = tokens, log_probabilities
+        lengths = self._lengths[live]
+        self._tokens[live, lengths], self._log_probabilities[live, lengths] = tokens, log_probabilities
         self._past[live] += new.counts
-        self._said[live] = said + 1
+        self._lengths[live] = lengths + 1
         self.tokens_generated += len(live)
         complete = np.logical_or.reduce([tokens == end for end in self._sampling.end_tokens])
-        finished = np.nonzero(complete | (said + 1 >= self._limit[live]))[0]
+        finished = np.nonzero(complete | (lengths + 1 >= self._limit[live]))[0]
         replies = [self._finish(int(live[row]), bool(complete[row])) for row in finished]
         return sorted(replies, key=lambda reply: reply.episode)
 
@@ -152,7 +152,7 @@ class EmbeddedEngine:
         """The episode of each slot, and the tokens of its last context and reply."""
         self._fresh: dict[int, list[int]] = {}
         """New tokens of the slots whose reply has not begun."""
-        self._past, self._said, self._limit = (np.zeros(slots, dtype=np.int64) for _ in range(3))
+        self._past, self._lengths, self._limit = (np.zeros(slots, dtype=np.int64) for _ in range(3))
         """By slot: tokens whose keys and values it holds, tokens of its reply so far, and most tokens of its reply."""
         self._tokens = np.zeros((slots, 0), dtype=np.int64)
         self._log_probabilities = np.zeros((slots, 0))
@@ -185,7 +185,7 @@ class EmbeddedEngine:
             self._past[slot] = min(common, len(request.context) - 1, self._past[slot])
             self._fresh[slot] = request.context[self._past[slot] :]
             self._held[slot] = (request.episode, request.context)
-            self._said[slot], self._limit[slot] = 0, request.limit
+            self._lengths[slot], self._limit[slot] = 0, request.limit
             if request.limit > self._tokens.shape[1]:
                 room = ((0, 0), (0, request.limit - self._tokens.shape[1]))
                 self._tokens = np.pad(self._tokens, room)
@@ -194,8 +194,8 @@ class EmbeddedEngine:
     def _new_tokens(self, live: Integers) -> NewTokens:
         """What the live slots grow by: the new part of a context, or the last sampled token."""
         if not self._fresh:
-            return NewTokens(live, self._past[live], np.ones_like(live), self._tokens[live, self._said[live] - 1])
-        rows = [self._fresh.get(slot) or [int(self._tokens[slot, self._said[slot] - 1])] for slot in live.tolist()]
+            return NewTokens(live, self._past[live], np.ones_like(live), self._tokens[live, self._lengths[live] - 1])
+        rows = [self._fresh.get(slot) or [int(self._tokens[slot, self._lengths[slot] - 1])] for slot in live.tolist()]
         self._fresh.clear()
         counts = np.array([len(row) for row in rows])
         return NewTokens(live, self._past[live], counts, np.array([token for row in rows for token in row]))
@@ -226,12 +226,12 @@ class EmbeddedEngine:
         """The finished reply in a slot, which becomes idle and keeps its sequence."""
         episode, context = self._held[slot]
         assert episode is not None
-        tokens = self._tokens[slot, : self._said[slot]].tolist()
+        tokens = self._tokens[slot, : self._lengths[slot]].tolist()
         self._held[slot] = (episode, context + tokens)
         self._live.discard(slot)
         self._idle[slot] = None
         self._requested.discard(episode)
-        log_probabilities = self._log_probabilities[slot, : self._said[slot]].tolist()
+        log_probabilities = self._log_probabilities[slot, : self._lengths[slot]].tolist()
         return Reply(episode, tuple(tokens), tuple(log_probabilities), complete)
 
 
@@ -252,15 +252,15 @@ def engine_weights(model: PreTrainedModel, policy: Path, device: torch.device) -
     """
     dtype = torch.float32 if device.type == "cpu" else named_precision(policy)
     # A tensor that was made for this call alone is gone when the next one is made, which may have its address then.
-    suited: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+    copies: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
     weights: dict[str, torch.Tensor] = {}
     for name, tensor in merged_weights(model):
-        source, moved = suited.get(id(tensor), (None, None))
-        if source is None or moved is None or source() is not tensor:
-            moved = tensor.detach().to(device, dtype)
-            moved = moved.clone() if moved.data_ptr() % ALIGNMENT else moved
-            suited[id(tensor)] = (weakref.ref(tensor), moved)
-        weights[name] = moved
+        source, copy = copies.get(id(tensor), (None, None))
+        if source is None or copy is None or source() is not tensor:
+            copy = tensor.detach().to(device, dtype)
+            copy = copy.clone() if copy.data_ptr() % ALIGNMENT else copy
+            copies[id(tensor)] = (weakref.ref(tensor), copy)
+        weights[name] = copy
     return weights
 
 

@@ -183,21 +183,21 @@ class FusedForward:
         if last is not None:
             query, key_value = layer.qkv.split(heads * self._dimension)
             projected = key_value(normed).view(len(states), -1, self._dimension)
-            keys = self._placed(projected[:, : self._key_value_heads], None if norms is None else norms[heads:], plan)
+            keys = self._rotate(projected[:, : self._key_value_heads], None if norms is None else norms[heads:], plan)
             values = projected[:, self._key_value_heads :]
             queries = query(normed.index_select(0, last)).view(-1, heads, self._dimension)
-            queries = self._placed(queries, None if norms is None else norms[:heads], plan, last)
+            queries = self._rotate(queries, None if norms is None else norms[:heads], plan, last)
         else:
             projected = layer.qkv(normed).view(len(states), -1, self._dimension)
-            placed = self._placed(projected[:, :both], norms, plan)
-            queries, keys, values = placed[:, :heads], placed[:, heads:], projected[:, both:]
+            queries_and_keys = self._rotate(projected[:, :both], norms, plan)
+            queries, keys, values = queries_and_keys[:, :heads], queries_and_keys[:, heads:], projected[:, both:]
         self.cache.write(index, plan.places, keys, values)
         attention = plan.attention if last is None else plan.last_attention
         parts = [self._attention(index, queries, call) for call in attention.calls]
         projected = parts[0] if len(parts) == 1 else torch.cat(parts)
         return projected if attention.unpadded is None else projected.index_select(0, attention.unpadded)
 
-    def _placed(
+    def _rotate(
         self, projected: torch.Tensor, norms: torch.Tensor | None, plan: _Plan, rows: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Queries or keys, [tokens, heads, dimension], normed and rotated by their positions: see `rotations`."""
@@ -309,7 +309,7 @@ class KeyValueCache:
         if slots <= self.slots and length <= self.length:
             return
         before = self.slots, self.length
-        self.slots, self.length = _grown(self.slots, slots), _grown(self.length, length)
+        self.slots, self.length = _grow(self.slots, slots), _grow(self.length, length)
         for tensors in (self.keys, self.values):
             for layer, old in enumerate(tensors):
                 tensors[layer] = old.new_zeros((self.slots, self._heads, self.length, self._dimension))
@@ -343,7 +343,7 @@ class KeyValueCache:
                 stored[slots, :, :length] = stored[source, :, :length].clone()
 
 
-def _grown(now: int, needed: int) -> int:
+def _grow(now: int, needed: int) -> int:
     if needed <= now:
         return now
     return rounded_up(max(needed, now + now // 2))

@@ -56,9 +56,9 @@ class FirstStepLearner(Learner):
         }
 
     def _gradient(
-        self, batch: UpdateBatch, settings: UpdateSettings, taught: TeacherStates | None = None
+        self, batch: UpdateBatch, settings: UpdateSettings, teacher_states: TeacherStates | None = None
     ) -> UpdateTally:
-        tally = super()._gradient(batch, settings, taught)
+        tally = super()._gradient(batch, settings, teacher_states)
         self._tallies.append(tally)
         return tally
 

@@ -346,7 +346,7 @@ class Learner(ScoredPolicy):
             raise ValueError("there must be a teacher for settings with distillation, and for no other")
         if sampler is not None and settings.correction is None:
             raise ValueError("a batch that an older policy sampled must be corrected for: give settings.correction")
-        corrected: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         mismatch = None if sampler is None else sampler.mismatch(batch, settings)
         if mismatch is not None:
             self._check_mismatch(mismatch[0], settings.maximum_mismatch)
@@ -356,17 +356,17 @@ class Learner(ScoredPolicy):
         if settings.correction is not None or (selection is not None and selection.rule in NEEDS_ENTROPY):
             own, entropies = self.scores(batch.sequences, settings.temperature, settings.micro_batch_tokens)
         if settings.correction is not None and own is not None:
-            batch, corrected = with_importance(batch, own, settings.correction, lags=sampler is not None)
+            batch, metrics = with_importance(batch, own, settings.correction, lags=sampler is not None)
         if selection is not None:
-            batch, selected = batch.with_selected_tokens(selection, entropies, settings.seed)
-            corrected = {**corrected, **selected}
-        taught = None if teacher is None else self._taught_by(teacher, settings)
+            batch, selection_metrics = batch.with_selected_tokens(selection, entropies, settings.seed)
+            metrics = {**metrics, **selection_metrics}
+        teacher_states = None if teacher is None else self._compute_teacher_states(teacher, settings)
         tallies: list[UpdateTally] = []
         norms: list[float] = []
         value_norms: list[float] = []
         with reproducible_computing(self._threads):
             for mini_batch in mini_batches(batch, settings):
-                tally = self._gradient(mini_batch, settings, taught)
+                tally = self._gradient(mini_batch, settings, teacher_states)
                 if mismatch is None:
                     mismatch = tally.mismatch / tally.tokens, tally.mismatch_maximum
                     self._check_mismatch(mismatch[0], settings.maximum_mismatch)
@@ -389,11 +389,11 @@ class Learner(ScoredPolicy):
             "optimizer_steps": float(len(norms)),
             **({"objective": total.objective / len(norms)} if own_objective else {}),
             **({"learning_rate": update_learning_rate(self._optimizer.steps, settings)} if own_rate else {}),
-            **corrected,
+            **metrics,
             **(value_metrics(total.values, value_norms, batch.value_batch()) if value_norms else {}),
         }
 
-    def _taught_by(self, teacher: Teacher, settings: UpdateSettings) -> TeacherStates:
+    def _compute_teacher_states(self, teacher: Teacher, settings: UpdateSettings) -> TeacherStates:
         """The teacher's states before the reply tokens of its sequences."""
         if self._peers is not None:
             raise ValueError("a teacher's whole distribution is learned from by one process; found several")
@@ -404,7 +404,7 @@ class Learner(ScoredPolicy):
 
     def _from_teacher(
         self,
-        taught: TeacherStates,
+        teacher_states: TeacherStates,
         states: torch.Tensor,
         micro_batch: MicroBatch,
         batch: UpdateBatch,
@@ -413,7 +413,7 @@ class Learner(ScoredPolicy):
         """The divergences of a micro-batch's reply tokens, [replies]."""
         assert settings.distillation is not None and batch.teacher_rows is not None, "they come with a teacher"
         rows = torch.from_numpy(batch.teacher_rows.values[micro_batch.places]).to(states.device, torch.int64)
-        return taught.divergences(
+        return teacher_states.divergences(
             states,
             OutputLayer.of(self.model, settings.temperature),
             rows,
@@ -450,7 +450,7 @@ class Learner(ScoredPolicy):
         return peak_memory_bytes(self.model.device.type)
 
     def _gradient(
-        self, batch: UpdateBatch, settings: UpdateSettings, taught: TeacherStates | None = None
+        self, batch: UpdateBatch, settings: UpdateSettings, teacher_states: TeacherStates | None = None
     ) -> UpdateTally:
         """Accumulate the gradient of a mini-batch's objective; return the sums for its metrics.
 
@@ -468,10 +468,12 @@ class Learner(ScoredPolicy):
             part, part_weights = batch.select(indices), weights[indices]
             with torch.set_grad_enabled(has_signal):
                 for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
-                    loss, reported = self._objective(micro_batch, part, part_weights, value_weight, settings, taught)
+                    loss, sums = self._objective(
+                        micro_batch, part, part_weights, value_weight, settings, teacher_states
+                    )
                     if has_signal:
                         loss.backward()
-                    tally += reported
+                    tally += sums
         if self._peers is not None:
             tallies = [UpdateTally.from_values(each) for each in self._peers.gathered(asdict(tally))]
             tally = sum(tallies[1:], tallies[0])
@@ -484,22 +486,24 @@ class Learner(ScoredPolicy):
         weights: Numbers,
         value_weight: float,
         settings: UpdateSettings,
-        taught: TeacherStates | None,
+        teacher_states: TeacherStates | None,
     ) -> tuple[torch.Tensor, UpdateTally]:
         """A micro-batch's part of the objective, the value loss included, and the sums for its metrics."""
         states, log_probabilities, entropy = self._pass(
             micro_batch, settings.temperature, entropy_gradient=settings.entropy_coefficient > 0
         )
         tokens = ReplyTokens.of(batch, weights, micro_batch, log_probabilities.dtype)
-        from_teacher = None if taught is None else self._from_teacher(taught, states, micro_batch, batch, settings)
-        loss, reported = objective(log_probabilities, entropy, tokens, settings, from_teacher)
+        from_teacher = (
+            None if teacher_states is None else self._from_teacher(teacher_states, states, micro_batch, batch, settings)
+        )
+        loss, sums = objective(log_probabilities, entropy, tokens, settings, from_teacher)
         if settings.critic is not None:
             assert self.critic is not None and batch.values is not None and batch.returns is not None
             values, returns = (at_reply_tokens(rows, micro_batch) for rows in (batch.values, batch.returns))
-            value_loss, values_reported = self.critic.loss(states, values, returns, settings.critic.clip)
+            value_loss, value_sums = self.critic.loss(states, values, returns, settings.critic.clip)
             loss = loss + value_weight * value_loss
-            reported += UpdateTally(objective=value_weight * values_reported.loss, values=values_reported)
-        return loss, reported + UpdateTally(padded=micro_batch.padded_tokens)
+            sums += UpdateTally(objective=value_weight * value_sums.loss, values=value_sums)
+        return loss, sums + UpdateTally(padded=micro_batch.padded_tokens)
 
     def _check_mismatch(self, mean: float, bound: float) -> None:
         """Raise MismatchError where log-probabilities are too far from the engine's; `mean` is in nats."""
