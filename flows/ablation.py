@@ -76,7 +76,7 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
     if display.computed:
         seconds = time.monotonic() - began + shared.seconds
         references = [*baselines.values(), warm_start, *all_references(runs)]
-        keep_time(reported, seconds, 1 + shared.number, display.made.issuperset(references))
+        keep_time(reported, seconds, 1 + shared.number, display.computed_artifacts.issuperset(references))
     outcome = AblationOutcome(prepared, baselines, warm_start, runs, left_out, reported)
     with console.status("writing the report, and what MLflow shows of it"):
         result = publish(experiment, outcome, record, display.computed, display.found)

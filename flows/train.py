@@ -208,10 +208,10 @@ def _prune_behind(run: Run) -> None:
         weights += [] if base is None else [base]  # after a return to the warm start, the copy that was made of it
     for chain in run.chains.values():
         for reference, keep in kept(chain, storage, success_of, whole, weights).items():
-            if run.kept.get(reference) != keep:
+            if run.retention.get(reference) != keep:
                 default_store().prune(reference, files_to_prune(reference.kind, keep))
-                run.kept[reference] = keep
-        while chain and run.kept.get(chain[0].reference) == least_kept(chain[0], storage):
+                run.retention[reference] = keep
+        while chain and run.retention.get(chain[0].reference) == least_kept(chain[0], storage):
             del chain[0]
 
 

@@ -16,9 +16,9 @@ from turnwise.records.what_if import (
     WhatIfResult,
     differences,
     most_different,
-    of_turns,
     other_experiment,
     side_by_side,
+    turn_advantages,
 )
 from turnwise.reporting.data.episodes import Wanted
 from turnwise.results.what_if import WhatIf, compare_rules
@@ -69,7 +69,7 @@ def what_if(
     report = WhatIf(
         title=f"What if: {source.name}, iteration {number}",
         rollout=f"The {len(played)} episodes of iteration {number} of {source.name}, credited and learned from again.",
-        rules=compare_rules({name: of_turns(each) for name, each in advantages.items()}),
+        rules=compare_rules({name: turn_advantages(each) for name, each in advantages.items()}),
         settings=differences(recredited.experiments),
         steps={} if recredited.steps is None else recredited.steps.metrics,
         cosines={} if recredited.steps is None else recredited.steps.cosines,

@@ -162,7 +162,7 @@ def test_rewards_stand_at_their_turns_and_an_episode_without_one_is_lost_and_nev
         messages += [agent.ask(messages, "left"), user("now")]
         agent.ask(messages, "right")
         episodes.append(agent.episode)
-    episodes[0].of_turns = [{"tool": 0.5}, {"tool": 0.25}]
+    episodes[0].turn_rewards = [{"tool": 0.5}, {"tool": 0.25}]
     kept, lost = trajectories_of_episodes(episodes)
     assert [(each.group, each.replica) for each in kept] == [(0, 0), (0, 1)]
     assert [dict(turn.rewards) for turn in kept[0].turns] == [{"tool": 0.5}, {"tool": 0.25, "solved": 1.0}]

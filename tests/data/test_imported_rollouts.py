@@ -51,7 +51,7 @@ def test_messages_become_turns_with_their_rewards_and_groups_are_those_that_are_
         {"messages": CONVERSATION, "reward": 0.5, "group": "b"},
     ]
     found = read_rollouts([written(tmp_path, rows)])
-    assert (found.format, found.counted) == ("messages", WORDS)
+    assert (found.format, found.length_measure) == ("messages", WORDS)
     assert shapes(found) == [(0, [3, 1], [False, False]), (1, [3], [False]), (0, [3, 1], [False, False])]
     first = found.trajectories[0]
     assert [turn.observation for turn in first.turns] == ["how many?", "there are 4"]
@@ -150,7 +150,7 @@ def test_prime_rls_traces_have_exact_tokens_and_a_branch_is_a_segment(tmp_path: 
     ]
     judge = episode(forked, agent={"name": "judge", "trainable": False})
     found = read_rollouts([written(tmp_path, [episode(forked), judge], "traces.jsonl")])
-    assert (found.format, found.counted) == ("prime-rl", EXACT)
+    assert (found.format, found.length_measure) == ("prime-rl", EXACT)
     assert shapes(found) == [(0, [2, 1, 3], [False, False, True])]
     turns = found.trajectories[0].turns
     assert [turn.observation for turn in turns] == ["q", "seen", "q"] and turns[2].reply_tokens == (8, 9, 10)
@@ -182,7 +182,7 @@ def slime(folder: Path, samples: list[dict[str, Any]]) -> Path:
 
 def test_slimes_loss_mask_says_what_was_replied(tmp_path: Path) -> None:
     found = read_rollouts([slime(tmp_path, [sample(), sample(loss_mask=None, status="truncated")])])
-    assert shapes(found) == [(0, [1, 2], [False, False]), (0, [4], [False])] and found.counted == EXACT
+    assert shapes(found) == [(0, [1, 2], [False, False]), (0, [4], [False])] and found.length_measure == EXACT
     assert found.format == "slime"
     turns = found.trajectories[0].turns
     assert [turn.reply_tokens for turn in turns] == [(3,), (5, 6)]

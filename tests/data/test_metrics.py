@@ -138,7 +138,7 @@ def test_what_may_be_recorded_has_a_mean_also_where_no_episode_has_it() -> None:
 
 
 def test_the_shares_of_the_endings_count_lost_episodes_and_sum_to_one() -> None:
-    means = episode_means(TASK_SET, lost=1)
+    means = episode_means(TASK_SET, lost_count=1)
     assert means["ending/world_lost"] == means["ending/success"] == 1 / 4
     assert sum(value for name, value in means.items() if name.startswith("ending/")) == 1.0
     assert {**means, **episode_means(TASK_SET)} == episode_means(TASK_SET)

@@ -58,14 +58,14 @@ STORAGES = st.builds(
 def test_a_run_keeps_of_each_policy_what_the_whole_chain_says(storage: Storage, evaluated: list[bool]) -> None:
     run, _ = run_of(storage, list(enumerate(evaluated, start=1)))
     chain = [RetentionEntry(each.policy, each.evaluation) for each in run.iterations]
-    assert run.kept == kept(chain, storage, lambda evaluation: 0.0, [run.models.policy])
+    assert run.retention == kept(chain, storage, lambda evaluation: 0.0, [run.models.policy])
 
 
 def test_an_evaluated_policy_that_a_skipped_update_repeats_stays_evaluated() -> None:
     storage = Storage(keep_last=1, keep_evaluated=True, keep_best=0, keep_optimizer=1, keep_rollouts=None)
     run, _ = run_of(storage, [(1, True), (1, False), (2, False), (3, False), (4, False)])
-    assert run.kept[reference("policy", 1)] == Keep.WEIGHTS
-    assert run.kept[reference("policy", 2)] == Keep.METRICS
+    assert run.retention[reference("policy", 1)] == Keep.WEIGHTS
+    assert run.retention[reference("policy", 2)] == Keep.METRICS
 
 
 def test_what_an_adapter_belongs_to_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_what_an_adapter_belongs_to_keeps_its_weights(monkeypatch: pytest.Monkey
     monkeypatch.setattr("flows.train.base_reference", lambda policy: reference("policy", 2))
     storage = Storage(keep_last=1, keep_evaluated=True, keep_best=0, keep_optimizer=1, keep_rollouts=None)
     run, _ = run_of(storage, [(number, False) for number in range(1, 7)])
-    kept_now = {number: run.kept[reference("policy", number)] for number in range(1, 7)}
+    kept_now = {number: run.retention[reference("policy", number)] for number in range(1, 7)}
     assert kept_now == {2: Keep.WEIGHTS, 6: Keep.EVERYTHING, **dict.fromkeys((1, 3, 4, 5), Keep.METRICS)}
 
 

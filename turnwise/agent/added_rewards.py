@@ -65,21 +65,21 @@ class RewardFunction:
 
 def reward_function(name: str) -> RewardFunction:
     """The reward function of a name (`turnwise.plugins`). Raises ConfigurationError where there is none."""
-    loaded = plugin(REWARD, "a reward's function", BUILT_IN.get(name, name), [*BUILT_IN])
-    if isinstance(loaded, RewardFunction):
-        return loaded
-    if inspect.isfunction(loaded):
-        return RewardFunction(loaded)
+    function = plugin(REWARD, "a reward's function", BUILT_IN.get(name, name), [*BUILT_IN])
+    if isinstance(function, RewardFunction):
+        return function
+    if inspect.isfunction(function):
+        return RewardFunction(function)
     raise ConfigurationError(
         f"a reward's function {name!r} must name a function from a Trajectory to numbers, or a RewardFunction of "
-        f"turnwise.agent.added_rewards; found {loaded!r}",
+        f"turnwise.agent.added_rewards; found {function!r}",
         "TW-plugin-kind",
     )
 
 
 def require_added_rewards(rewards: Mapping[str, RewardSection], world: World) -> None:
     """Raise ConfigurationError for a reward of one's own that cannot be computed, or has the name of another reward."""
-    for name, added in added_rewards(rewards).items():
+    for name, section in added_rewards(rewards).items():
         if name in world.rewards or name in AGENT_REWARDS or not name.isidentifier():
             raise ConfigurationError(
                 f"rewards.{name} must have a name of its own, in letters, digits and _, since it has a function; "
@@ -88,26 +88,26 @@ def require_added_rewards(rewards: Mapping[str, RewardSection], world: World) ->
                 "TW-taken-name",
             )
         try:
-            require_reward(added)
+            require_reward(section)
         except ConfigurationError as error:
             raise ConfigurationError(f"rewards.{name}: {error}") from error
 
 
-def require_reward(added: AddedReward) -> None:
+def require_reward(section: AddedReward) -> None:
     """Raise ConfigurationError for options, files or packages with which a reward function cannot work."""
-    reward = reward_function(added.function)
-    options = read_options(added.function, reward.function, added.options)
-    files_of(added)
-    require_installed(f"the reward function {added.function}", reward.distributions)
+    reward = reward_function(section.function)
+    options = read_options(section.function, reward.function, section.options)
+    files_of(section)
+    require_installed(f"the reward function {section.function}", reward.distributions)
     if reward.require is not None:
         reward.require(**options)
 
 
-def files_of(added: AddedReward) -> dict[str, Path]:
+def files_of(section: AddedReward) -> dict[str, Path]:
     """The files that a reward's options name, by option. Raises ConfigurationError for one that is not there."""
     paths = {}
-    for option in reward_function(added.function).files:
-        if (path := added.options.get(option)) is not None:
+    for option in reward_function(section.function).files:
+        if (path := section.options.get(option)) is not None:
             paths[option] = project_root() / str(path)
             if not paths[option].is_file():
                 raise ConfigurationError(
@@ -116,13 +116,13 @@ def files_of(added: AddedReward) -> dict[str, Path]:
     return paths
 
 
-def with_added_rewards(played: RolloutResult, added: Mapping[str, AddedReward]) -> RolloutResult:
+def with_added_rewards(rollout: RolloutResult, sections: Mapping[str, AddedReward]) -> RolloutResult:
     """The rollout with these rewards in its trajectories; those for which one could not be determined are lost.
 
     Raises ContractError where a function returns something else than finite numbers, one for the episode or one per
     turn.
     """
-    for name, section in added.items():
+    for name, section in sections.items():
         reward = reward_function(section.function)
         options = read_options(section.function, reward.function, section.options)
 
@@ -137,13 +137,13 @@ def with_added_rewards(played: RolloutResult, added: Mapping[str, AddedReward]) 
                 )
 
         with ThreadPoolExecutor(max(1, min(reward.at_once, MOST_AT_ONCE))) as threads:
-            results = list(threads.map(rewarded, played.trajectories))
-        played = replace(
-            played,
+            results = list(threads.map(rewarded, rollout.trajectories))
+        rollout = replace(
+            rollout,
             trajectories=[each for each in results if isinstance(each, Trajectory)],
-            lost=[*played.lost, *(each for each in results if isinstance(each, LostEpisode))],
+            lost=[*rollout.lost, *(each for each in results if isinstance(each, LostEpisode))],
         )
-    return played
+    return rollout
 
 
 def _with_reward(trajectory: Trajectory, name: str, value: Any) -> Trajectory:

@@ -95,17 +95,17 @@ def cost(trajectories: Sequence[Trajectory], prompts: int) -> dict[str, float]:
     }
 
 
-def cost_of_trees(played: RolloutResult) -> dict[str, float]:
+def cost_of_trees(rollout: RolloutResult) -> dict[str, float]:
     """Metrics of what trees cost, in reply tokens: those sampled, those of all branches, and the first over the second.
 
     Independent episodes of the same number would have sampled about as many as all branches have.
     """
-    of_branches = sum(_tokens(trajectory.turns) for trajectory in played.trajectories)
-    sampled = played.seconds.get("sampled_tokens", 0.0)
+    branch_tokens = sum(_tokens(trajectory.turns) for trajectory in rollout.trajectories)
+    sampled = rollout.seconds.get("sampled_tokens", 0.0)
     return {
         "tree/sampled_tokens": sampled,
-        "tree/tokens": of_branches,
-        **({"tree/cost": sampled / of_branches} if of_branches else {}),
+        "tree/tokens": branch_tokens,
+        **({"tree/cost": sampled / branch_tokens} if branch_tokens else {}),
     }
 
 

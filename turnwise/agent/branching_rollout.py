@@ -41,14 +41,14 @@ def play_groups(
     return play(independent(tasks, group_size, seed), seed=seed, what="sampling")
 
 
-def rollout_metrics(played: RolloutResult, scheme: Scheme, prompts: int, recorded: frozenset[str]) -> dict[str, float]:
+def rollout_metrics(rollout: RolloutResult, scheme: Scheme, prompts: int, recorded: frozenset[str]) -> dict[str, float]:
     """Means over the episodes that were played from their first turn; with branching, also what the branches cost."""
     branching = prompts if scheme == "branching" else None
-    whole, lost = from_first_turn(played.trajectories, branching), from_first_turn(played.lost, branching)
-    means = episode_means(whole, len(lost), recorded)
+    whole, lost_episodes = from_first_turn(rollout.trajectories, branching), from_first_turn(rollout.lost, branching)
+    means = episode_means(whole, len(lost_episodes), recorded)
     if scheme == "branching":
-        return {**means, **cost(played.trajectories, prompts)}
-    return {**means, **(cost_of_trees(played) if scheme == "tree" else {})}
+        return {**means, **cost(rollout.trajectories, prompts)}
+    return {**means, **(cost_of_trees(rollout) if scheme == "tree" else {})}
 
 
 def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, seed: int) -> RolloutResult:
@@ -107,7 +107,7 @@ def _with_branches(play: PlayEpisodes, trunks: RolloutResult, make: MakeEpisodes
     )
 
 
-def _drawn_points(trunk: Trajectory, count: int, of_worlds: int, seed: int) -> list[Point]:
+def _drawn_points(trunk: Trajectory, count: int, world_seed: int, seed: int) -> list[Point]:
     """`count` points of a trunk, drawn uniformly and with replacement, in the order of their turns.
 
     None of a trunk without a turn: nothing can go on from one.
@@ -116,14 +116,14 @@ def _drawn_points(trunk: Trajectory, count: int, of_worlds: int, seed: int) -> l
         return []
     generator = seeding.generator(seed, "branching points", trunk.group, trunk.replica)
     turns = sorted(generator.integers(len(trunk.turns), size=count).tolist())
-    of_trunk = points(trunk, episode_seed(of_worlds, trunk.group, trunk.replica))
-    return [of_trunk[turn] for turn in turns]
+    trunk_points = points(trunk, episode_seed(world_seed, trunk.group, trunk.replica))
+    return [trunk_points[turn] for turn in turns]
 
 
 def _trained_as(trunk: Trajectory, branch: Trajectory) -> Trajectory:
     """The branch, whose replayed turns are trained where the trunk's are."""
     pairs = zip(branch.turns, trunk.turns, strict=False)
-    shared = [replace(turn, trained=of_trunk.trained) for turn, of_trunk in takewhile(_is_replayed, pairs)]
+    shared = [replace(turn, trained=trunk_turn.trained) for turn, trunk_turn in takewhile(_is_replayed, pairs)]
     return replace(branch, turns=(*shared, *branch.turns[len(shared) :]))
 
 
@@ -134,7 +134,7 @@ def _is_replayed(pair: tuple[Turn, Turn]) -> bool:
 
 
 def _continuations(
-    rules: EpisodeConfig, trunks: Sequence[Trajectory], prompts: int, group_size: int, of_worlds: int
+    rules: EpisodeConfig, trunks: Sequence[Trajectory], prompts: int, group_size: int, world_seed: int
 ) -> list[Continuation]:
     """A group of continuations from the state before each turn of each trunk but the first, turn by turn.
 
@@ -143,7 +143,7 @@ def _continuations(
     later = [
         (group_of(trunk.group, point.turn, prompts), point)
         for trunk in trunks
-        for point in points(trunk, episode_seed(of_worlds, trunk.group, trunk.replica), first=1)
+        for point in points(trunk, episode_seed(world_seed, trunk.group, trunk.replica), first=1)
         if point.awaited.trained
     ]
     return [

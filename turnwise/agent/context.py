@@ -93,7 +93,7 @@ class Exchange:
     reply_tokens: tuple[int, ...]
     note: str
     """The thought of a reply that does not act, to be remembered; empty if the reply could not be read."""
-    called: bool = False
+    has_actions: bool = False
     """Whether the reply held actions, which the next observation answers."""
 
 
@@ -111,7 +111,7 @@ class Context(ABC):
         self._lessons: list[Exchange] = []
         self._opening = ""
         self._begins = True
-        self._asked: tuple[str, Ask] | None = None
+        self._last_ask: tuple[str, Ask] | None = None
 
     def ask(self, observation: str, ask: Ask) -> ContextMessage | None:
         """Add the message before the next reply and return it.
@@ -127,19 +127,19 @@ class Context(ABC):
                     self.tokens = list(message.tokens)
                 else:
                     self.tokens += message.tokens
-                self._asked, self._begins = (observation, ask), False
+                self._last_ask, self._begins = (observation, ask), False
                 return message
         return None
 
-    def replied(self, tokens: Sequence[int], note: str = "", *, called: bool = False) -> None:
+    def replied(self, tokens: Sequence[int], note: str = "", *, has_actions: bool = False) -> None:
         """Add the reply to the last `ask`, token by token as sampled; `note` is its thought where it does not act.
 
-        `called`: it held actions, which the next observation answers.
+        `has_actions`: it held actions, which the next observation answers.
         """
-        assert self._asked is not None, "ask must be called first"
-        observation, ask = self._asked
+        assert self._last_ask is not None, "ask must be called first"
+        observation, ask = self._last_ask
         self.tokens += tokens
-        self._history.append(Exchange(observation, ask, tuple(tokens), note, called))
+        self._history.append(Exchange(observation, ask, tuple(tokens), note, has_actions))
 
     def begin_again(self) -> None:
         """Drop all turns, for another attempt at the task: the next message opens a segment. Lessons are kept."""
@@ -171,13 +171,13 @@ class Context(ABC):
     def _go_on(self, text: str, before: Exchange) -> tuple[int, ...]:
         if self._frame is None:
             return ()
-        return self._frame.continuation(text, before.reply_tokens, answers_call=before.called)
+        return self._frame.continuation(text, before.reply_tokens, answers_call=before.has_actions)
 
     def _notes(self, left_out: Sequence[Exchange]) -> list[str]:
         """The texts kept from turns that are left out: all lessons, the last plan and the last summary."""
-        noted = [each for each in (*self._lessons, *left_out) if each.note]
-        last = {each.ask.kind: each for each in noted if each.ask.kind is not TurnKind.REFLECT}
-        latest = [each for each in noted if each.ask.kind is TurnKind.REFLECT or last[each.ask.kind] is each]
+        exchanges = [each for each in (*self._lessons, *left_out) if each.note]
+        last = {each.ask.kind: each for each in exchanges if each.ask.kind is not TurnKind.REFLECT}
+        latest = [each for each in exchanges if each.ask.kind is TurnKind.REFLECT or last[each.ask.kind] is each]
         return [f"{REMEMBERED[each.ask.kind]}: {each.note}" for each in latest]
 
 
@@ -204,9 +204,9 @@ class ThoughtlessContext(Context):
             [*observations, _joined(observation, ask.words)],
             [each.reply_tokens for each in self._history],
         )
-        known = len(self.tokens)
-        if list(rewritten[:known]) == self.tokens:
-            yield ContextMessage(rewritten[known:], False)
+        length = len(self.tokens)
+        if list(rewritten[:length]) == self.tokens:
+            yield ContextMessage(rewritten[length:], False)
         else:
             yield ContextMessage(rewritten, True)
 
@@ -262,8 +262,8 @@ class SummaryContext(Context):
         """A summary if `every` acting turns have passed, or if the next reply might leave no room for one."""
         if self._begins or self._is_summarised():
             return None
-        grown = len(self.tokens) + len(self._grown(observation, ask).tokens) + ask.reply_tokens + self._reserve
-        is_due = self._acted >= self._every or (self._frame is not None and grown > self._budget)
+        length = len(self.tokens) + len(self._grown(observation, ask).tokens) + ask.reply_tokens + self._reserve
+        is_due = self._acted >= self._every or (self._frame is not None and length > self._budget)
         return self._summary if is_due else None
 
     def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:

@@ -50,12 +50,12 @@ class Episode:
         self._turns: list[Turn] = []
         self._context = make_context(rules.context, rules.frame, rules.instruction, rules.token_budget, rules.thoughts)
         self._ask = self._act = Ask(TurnKind.ACT, rules.reply_tokens)
-        self._shown = self._unshown = ""
+        self._shown_observation = self._unshown_observation = ""
         self._explained: set[str] = set()
         """Reply forms that the policy has been reminded of after a reply that was cut off."""
         self._earlier_endings: list[Ending] = []
         self._ending: Ending | None = None
-        self._lost: LostEpisode | None = None
+        self._lost_episode: LostEpisode | None = None
         self._begin_attempt()
 
     def _begin_attempt(self) -> None:
@@ -69,7 +69,7 @@ class Episode:
     @property
     def over(self) -> bool:
         """Whether the episode needs no further reply."""
-        return self._ending is not None or self._lost is not None
+        return self._ending is not None or self._lost_episode is not None
 
     @property
     def context(self) -> list[int]:
@@ -87,9 +87,9 @@ class Episode:
         return self._turns[self._first_turn :] if self._first_turn else self._turns
 
     @property
-    def read(self) -> list[str]:
+    def shown_observations(self) -> list[str]:
         """All observation texts that were shown in the current attempt so far."""
-        return [*(turn.observation for turn in self.turns), self._shown, self._observation]
+        return [*(turn.observation for turn in self.turns), self._shown_observation, self._observation]
 
     @property
     def remaining(self) -> Remaining:
@@ -146,7 +146,7 @@ class Episode:
         elif self._ask.kind is TurnKind.ACT:
             self._show(self._reading.invalid or "", 0.0)
         elif self._ask.kind is not TurnKind.SUMMARY:
-            self._unshown = self._reading.invalid or ""
+            self._unshown_observation = self._reading.invalid or ""
         self._remember()
         if self.attempt_ended is not None and self._ask.kind is TurnKind.REFLECT:
             self._attempt_again(self.attempt_ended)
@@ -171,8 +171,8 @@ class Episode:
 
     def result(self) -> Trajectory | LostEpisode:
         """The trajectory, or the record of a lost episode. The episode must be over."""
-        if self._lost is not None:
-            return self._lost
+        if self._lost_episode is not None:
+            return self._lost_episode
         assert self._ending is not None, "the episode is not over"
         return Trajectory(
             self.task,
@@ -188,23 +188,23 @@ class Episode:
         """Close the environment, whether the episode is over or not."""
         self._host.close()
 
-    def _observe(self, observation: Observation, word: Callable[[str], str], paid: float | None = None) -> None:
-        self._show(word(_storable(observation.text)), paid)
+    def _observe(self, observation: Observation, word: Callable[[str], str], reward: float | None = None) -> None:
+        self._show(word(_storable(observation.text)), reward)
         self._state = None if observation.state is None else _storable(observation.state)
 
-    def _show(self, text: str, paid: float | None) -> None:
-        """Show a text before the next reply; `paid`: the world's rewards of the turn before, None before the first."""
+    def _show(self, text: str, reward: float | None) -> None:
+        """Show a text before the next reply; `reward`: the world's of the turn before, None before the first."""
         if self.rules.turn_frame and self.attempt_ended is None:
-            text = framed(text, self._acted + 1, self._actions_left, paid)
-        self._observation = self._unshown = text
+            text = framed(text, self._acted + 1, self._actions_left, reward)
+        self._observation = self._unshown_observation = text
 
     def _read(self, text: str, complete: bool) -> ParsedReply:
         form, acts = self.rules.format, self._ask.kind is TurnKind.ACT
         if not complete:
-            wanted = form.form if acts else form.thought_form
-            is_explained = wanted in self._explained
-            self._explained.add(wanted)
-            return ParsedReply("", (), CUT_OFF_AGAIN if is_explained else f"{CUT_OFF} {wanted}")
+            reminder = form.form if acts else form.thought_form
+            is_explained = reminder in self._explained
+            self._explained.add(reminder)
+            return ParsedReply("", (), CUT_OFF_AGAIN if is_explained else f"{CUT_OFF} {reminder}")
         return self._read_actions(text) if acts else form.read_thought(text)
 
     def _read_actions(self, text: str) -> ParsedReply:
@@ -218,7 +218,7 @@ class Episode:
         """Add the reply to the context. Notes are escaped, since they may reappear as text of an observation."""
         _, tokens, _ = self._reply
         note = "" if self._ask.kind is TurnKind.ACT else self.rules.format.escape(self._reading.thought)
-        self._context.replied(tokens, note, called=bool(self._allowed))
+        self._context.replied(tokens, note, has_actions=bool(self._allowed))
 
     def _record(self, steps: list[Step], is_invalid: bool) -> None:
         text, tokens, log_probabilities = self._reply
@@ -228,7 +228,7 @@ class Episode:
         self._acted += self._ask.kind is TurnKind.ACT
         self._turns.append(
             Turn(
-                observation=self._shown,
+                observation=self._shown_observation,
                 observation_tokens=self._message.tokens,
                 reply=text,
                 reply_tokens=tokens,
@@ -283,17 +283,17 @@ class Episode:
 
     def _append(self, ask: Ask) -> bool:
         """Put the request, or first one for a summary, into the context; False if the reply might not fit."""
-        observation = self._unshown
+        observation = self._unshown_observation
         summary = self._context.summary_before(observation, ask)
         if summary is not None:
             # The summary replaces the turns before it, the last observation included: show that again afterwards.
-            self._unshown = self._unshown or self._observation
+            self._unshown_observation = self._unshown_observation or self._observation
             ask, observation = summary, ""
         message = self._context.ask(observation, ask)
         if message is None:
             return False
-        self._ask, self._shown, self._message = ask, observation, message
-        self._unshown = self._unshown if summary is not None else ""
+        self._ask, self._shown_observation, self._message = ask, observation, message
+        self._unshown_observation = self._unshown_observation if summary is not None else ""
         return True
 
     def _end(self, ending: Ending) -> None:
@@ -307,7 +307,7 @@ class Episode:
 
     def lose(self, error: WorldLost) -> None:
         """End the episode as missing data (`LostEpisode`), without a trajectory."""
-        self._lost = LostEpisode(self.task, self.group, self.replica, _storable(error.message))
+        self._lost_episode = LostEpisode(self.task, self.group, self.replica, _storable(error.message))
         self._host.close()
 
 

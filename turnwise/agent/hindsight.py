@@ -79,8 +79,8 @@ def answered(
 
 def answer_scores(sequences: SequenceBatch, log_probabilities: Ragged, turns: Sequence[int]) -> Ragged:
     """The mean log-probability of the answer's tokens before each turn, of trajectories of so many `turns`."""
-    of_answers = sequences.reply_rows(log_probabilities.values[sequences.mask])
-    return Ragged.with_lengths(np.array([row.mean() for row in of_answers]), turns)
+    answer_rows = sequences.reply_rows(log_probabilities.values[sequences.mask])
+    return Ragged.with_lengths(np.array([row.mean() for row in answer_rows]), turns)
 
 
 def hindsight(trajectories: Sequence[Trajectory], form: Format) -> list[str | None]:

@@ -93,8 +93,8 @@ class Host:
 
     def start(self, actions: Sequence[str]) -> None:
         """Start the actions of one turn, in order, without waiting; `finish` collects the steps."""
-        played = tuple(actions)
-        self._pending = (played, self._start(partial(_play, played)))
+        turn_actions = tuple(actions)
+        self._pending = (turn_actions, self._start(partial(_play, turn_actions)))
 
     def finish(self) -> list[Step]:
         """The steps of the started actions, up to the first that ends the episode or refuses an action.

@@ -50,7 +50,7 @@ def tokenized(
             )
         )
         note = "" if turn.kind is TurnKind.ACT else form.escape(turn.thought)
-        context.replied(reply, note, called=bool(turn.actions))
+        context.replied(reply, note, has_actions=bool(turn.actions))
         return True
 
     attempt, last_said = 0, ""
@@ -63,8 +63,8 @@ def tokenized(
         last_said = turn.observation or last_said
         ask = Ask(turn.kind, longest[turn.kind], turn.asked)
         if summary := context.summary_before(turn.observation, ask):
-            of_attempt = [each for each in turns if each.attempt == attempt]
-            say(_summary(scripted_summary(of_attempt, summary.reply_tokens, form), form, summary, attempt), summary)
+            attempt_turns = [each for each in turns if each.attempt == attempt]
+            say(_summary(scripted_summary(attempt_turns, summary.reply_tokens, form), form, summary, attempt), summary)
             turn = replace(turn, observation=turn.observation or last_said)
         if not say(turn, ask):
             break

@@ -150,8 +150,8 @@ def transcript(trajectory: Trajectory) -> str:
 
 def _require_budget(folder: Path, maximum_calls: int) -> None:
     """Raise ConfigurationError where no further answer may be asked for. At most `AT_ONCE` calls more are under way."""
-    answered = len(os.listdir(folder)) if folder.is_dir() else 0
-    if answered + _failed.get(folder, 0) >= maximum_calls:
+    answer_count = len(os.listdir(folder)) if folder.is_dir() else 0
+    if answer_count + _failed.get(folder, 0) >= maximum_calls:
         raise ConfigurationError(
             f"a judge may be asked maximum_calls times; {maximum_calls} are used up, and the answers are kept in "
             f"{folder}: raise it and run again, which asks for nothing twice",

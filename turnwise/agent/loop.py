@@ -178,15 +178,15 @@ def _played(episodes: Sequence[Episode], seconds: dict[str, float]) -> RolloutRe
     return RolloutResult(trajectories, [result for result in results if isinstance(result, LostEpisode)], seconds)
 
 
-def require_few_losses(played: RolloutResult, world: str, maximum_share: float) -> None:
+def require_few_losses(rollout: RolloutResult, world: str, maximum_share: float) -> None:
     """Raise WorldLost if more than the share `maximum_share` (0 to 1) of the episodes was lost.
 
     What is left would then be data of another task set.
     """
-    total = len(played.trajectories) + len(played.lost)
-    if len(played.lost) > maximum_share * total:
+    total = len(rollout.trajectories) + len(rollout.lost)
+    if len(rollout.lost) > maximum_share * total:
         raise WorldLost(
             f"at most {maximum_share:.0%} of the episodes may be lost (rollout.maximum_lost_share); the world "
-            f"{world!r} lost {len(played.lost)} of {total}. The first: {played.lost[0].reason}",
+            f"{world!r} lost {len(rollout.lost)} of {total}. The first: {rollout.lost[0].reason}",
             "TW-too-many-lost",
         )

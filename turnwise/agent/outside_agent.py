@@ -78,17 +78,17 @@ def text_of(message: Message) -> str:
     """What a message says, parts joined, with the calls of an assistant as the template would have it write them."""
     content = message.get("content") or ""
     if isinstance(content, list):
-        if wrong := [part for part in content if part.get("type") != "text"]:
+        if other_parts := [part for part in content if part.get("type") != "text"]:
             raise ConfigurationError(
-                f"a message must be text; found a part of type {wrong[0].get('type')!r}", "TW-message-not-text"
+                f"a message must be text; found a part of type {other_parts[0].get('type')!r}", "TW-message-not-text"
             )
         content = "".join(part["text"] for part in content)
     calls = [call["function"] for call in message.get("tool_calls") or ()]
-    written = [
+    call_texts = [
         json.dumps({"name": call["name"], "arguments": _arguments(call["arguments"])}, ensure_ascii=False)
         for call in calls
     ]
-    return "\n".join([*([content] if content else []), *(f"<tool_call>\n{each}\n</tool_call>" for each in written)])
+    return "\n".join([*([content] if content else []), *(f"<tool_call>\n{each}\n</tool_call>" for each in call_texts)])
 
 
 def _arguments(arguments: Any) -> Any:
@@ -126,7 +126,7 @@ class RecordedEpisode:
     calls: list[RecordedCall] = field(default_factory=list)
     rewards: dict[str, float] | None = None
     """Outcome rewards by name; None: none was posted."""
-    of_turns: list[dict[str, float]] = field(default_factory=list)
+    turn_rewards: list[dict[str, float]] = field(default_factory=list)
     """Rewards of single turns, by name; empty, or as many as there are calls."""
     truncated: bool = False
 
@@ -159,10 +159,10 @@ class RecordedEpisode:
         observation: str,
         reply: Reply,
         text: str,
-        answered: Message,
+        answer: Message,
     ) -> None:
         """Record a call that was answered."""
-        conversation = tuple(canonical(message) for message in [*messages, answered])
+        conversation = tuple(canonical(message) for message in [*messages, answer])
         self.calls.append(RecordedCall(conversation, tuple(context), reply, parent, observation, text))
 
     def trajectory(self, group: int, replica: int) -> Trajectory:
@@ -171,7 +171,7 @@ class RecordedEpisode:
         for number, call in enumerate(self.calls):
             goes_on = number > 0 and call.parent == number - 1
             begun = len(self.calls[number - 1].after) if goes_on else 0
-            rewards = dict(self.of_turns[number]) if self.of_turns else {}
+            rewards = dict(self.turn_rewards[number]) if self.turn_rewards else {}
             if number == len(self.calls) - 1:
                 rewards |= self.rewards or {}
             turns.append(
@@ -205,16 +205,18 @@ def trajectories_of_episodes(episodes: Sequence[RecordedEpisode]) -> tuple[list[
     """The episodes with a reward as trajectories, and the others as lost: no reward is missing data, never 0."""
     groups: dict[str, int] = {}
     replicas: dict[str, int] = {}
-    trajectories, lost = [], []
+    trajectories, lost_episodes = [], []
     for episode in episodes:
         group = groups.setdefault(episode.group, len(groups))
         replica = replicas[episode.group] = replicas.get(episode.group, -1) + 1
         if episode.rewards is None or not episode.calls:
             reason = "no reward was posted" if episode.calls else "nothing was asked"
-            lost.append(LostEpisode(Task(WORLD, episode.group, "train", group, tags={}), group, replica, reason))
+            lost_episodes.append(
+                LostEpisode(Task(WORLD, episode.group, "train", group, tags={}), group, replica, reason)
+            )
         else:
             trajectories.append(episode.trajectory(group, replica))
-    return trajectories, lost
+    return trajectories, lost_episodes
 
 
 def answer_of(text: str, with_tools: bool, number: int) -> dict[str, Any]:
@@ -355,15 +357,15 @@ class Recorder:
                     raise Refused(f"an episode gets its reward once; {group}/{name} has it", 409)
                 if turns and len(turns) != len(episode.calls):
                     raise Refused(f"turns must have one entry per reply, {len(episode.calls)}; found {len(turns)}")
-                episode.rewards, episode.of_turns = {key: float(value) for key, value in rewards.items()}, turns
+                episode.rewards, episode.turn_rewards = {key: float(value) for key, value in rewards.items()}, turns
         return {"group": group, "episode": name, "turns": len(episode.calls), "rewards": episode.rewards}
 
     def write(self) -> dict[str, Any]:
         """Keep the episodes so far, and begin anew; where they cannot be kept, they stay."""
         with self._all:
-            told = self._write(list(self._episodes.values()))
+            summary = self._write(list(self._episodes.values()))
             self._episodes, self._locks = {}, {}
-        return told
+        return summary
 
     @property
     def status(self) -> dict[str, Any]:

@@ -99,15 +99,15 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
         raise ConfigurationError(
             f"--format must be one of {', '.join(FORMS)}; found {form!r}{meant(form, FORMS)}", "TW-unknown-format"
         )
-    screen, written = Screen(output), make_format(ThinkAnswerFormat.name if form == PLAIN else form, world)
-    instruction = _instruction(world, written, form)
-    rules = EpisodeConfig(world, written, world.limits_of(task), PATIENCE, screen, instruction)
+    screen, reply_format = Screen(output), make_format(ThinkAnswerFormat.name if form == PLAIN else form, world)
+    instruction = _instruction(world, reply_format, form)
+    rules = EpisodeConfig(world, reply_format, world.limits_of(task), PATIENCE, screen, instruction)
     commands = COMMANDS + (LAST_LINE if form in IN_LINES else "")
     screen.say(f"{world.name}, task {task.id}, episode seed {seed}. {commands}\n")
     episode = Episode(rules, task, 0, 0, seed)
     try:
         episode.open()
-        while not episode.over and (reply := _reply(episode, world, written, form, source, screen)) is not None:
+        while not episode.over and (reply := _reply(episode, world, reply_format, form, source, screen)) is not None:
             episode.receive(reply, (), (), True)
             episode.settle()
         screen.say(_outcome(world, episode.result()) if episode.over else "You left the episode.")
@@ -116,55 +116,57 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
 
 
 def _task(world: World, split: str, number: int) -> Task:
-    known = next((each for each in SPLITS if each == split), None)
-    if known is None or number < 0:
+    known_split = next((each for each in SPLITS if each == split), None)
+    if known_split is None or number < 0:
         raise ConfigurationError(
             f"--split must be one of {', '.join(SPLITS)} and --task a number from 0; found {split!r} and {number}",
             "TW-unknown-task",
         )
     try:
-        return world.tasks(known, number + 1)[number]
+        return world.tasks(known_split, number + 1)[number]
     except ValueError as error:
         raise ConfigurationError(f"--task {number}: {error}", "TW-too-few-tasks") from error
 
 
-def _instruction(world: World, written: Format, form: str) -> str:
+def _instruction(world: World, reply_format: Format, form: str) -> str:
     """The instruction that the policy gets, adapted to the reply form of the person."""
     if form == PLAIN:
         return f"{world.instruction}\n{world.grammar}\nReply with an action; several actions are separated by ||."
-    if written.functions is None:
-        return written.instruction(world)
-    declared = "\n".join(json.dumps(each) for each in written.functions.signatures)
-    return f"{written.instruction(world)}\n{declared}\nFor example: {written.functions.example}"
+    if reply_format.functions is None:
+        return reply_format.instruction(world)
+    signatures = "\n".join(json.dumps(each) for each in reply_format.functions.signatures)
+    return f"{reply_format.instruction(world)}\n{signatures}\nFor example: {reply_format.functions.example}"
 
 
-def _reply(episode: Episode, world: World, written: Format, form: str, source: TextIO, screen: Screen) -> str | None:
+def _reply(
+    episode: Episode, world: World, reply_format: Format, form: str, source: TextIO, screen: Screen
+) -> str | None:
     """The next reply, in the agent's format; None if the person quits, or if asking the oracle has lost the world."""
     while not episode.over and (typed := screen.ask(source, form in IN_LINES)) is not None and typed != QUIT:
         if typed == ORACLE:
-            screen.say(_oracle(episode, world, written, form))
+            screen.say(_oracle(episode, world, reply_format, form))
         elif form == PLAIN:
-            return written.write(ScriptedAction("", (typed,)))
+            return reply_format.write(ScriptedAction("", (typed,)))
         else:
             return typed
     return None
 
 
-def _oracle(episode: Episode, world: World, written: Format, form: str) -> str:
+def _oracle(episode: Episode, world: World, reply_format: Format, form: str) -> str:
     """The oracle's reply in the current state; asking does not change the episode."""
     if "oracle" not in world.baselines:
         return f"The world {world.name!r} has no oracle."
     decision = episode.decide("oracle", seeding.generator(0, "asked by a person"))
     if decision is None:
         return "The oracle gave no answer."
-    return " || ".join(decision.actions) if form == PLAIN else written.write(decision)
+    return " || ".join(decision.actions) if form == PLAIN else reply_format.write(decision)
 
 
 def _outcome(world: World, result: Trajectory | LostEpisode) -> str:
     """How the episode ended, and its rewards."""
     if isinstance(result, LostEpisode):
         return f"The episode was lost: {result.reason}"
-    earned = {name: result.total(name) for name in world.rewards}
-    rewards = ", ".join(f"{name} {value:g}" for name, value in earned.items() if value)
+    totals = {name: result.total(name) for name in world.rewards}
+    rewards = ", ".join(f"{name} {value:g}" for name, value in totals.items() if value)
     turns = f"{len(result.turns)} turn{'s' if len(result.turns) != 1 else ''}"
     return f"{result.final_observation}\n\nThe episode is over: {result.ending}, {turns}; rewards: {rewards or 'none'}."

@@ -68,10 +68,10 @@ def play_with_script(
     rules = episode_config(parameters, None)
     episodes = make_episodes(rules, tasks, replicas, worlds_seed(seed))
     write, baseline_seed = rules.format.demonstrate, seeding.derive(seed, "players")
-    played = play_scripted(episodes, write, choose, baseline_seed, looks_ahead=looks_ahead)
-    played = with_added_rewards(played, parameters.added_rewards)
-    require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
-    return played
+    rollout = play_scripted(episodes, write, choose, baseline_seed, looks_ahead=looks_ahead)
+    rollout = with_added_rewards(rollout, parameters.added_rewards)
+    require_few_losses(rollout, parameters.world.name, parameters.patience.maximum_lost_share)
+    return rollout
 
 
 def play_noisy_oracle(
@@ -110,19 +110,19 @@ def play_examples(parameters: PlayParameters, tasks: Sequence[Task]) -> tuple[Wo
     The oracle plays the first tasks. Of the episodes that it solves, the ones with the fewest characters are taken.
     Raises ConfigurationError if it solves too few.
     """
-    wanted = parameters.agent.examples
-    played = play_noisy_oracle(parameters, tasks, min(len(tasks), wanted * CANDIDATES), noise=0.0, seed=0)
+    count = parameters.agent.examples
+    rollout = play_noisy_oracle(parameters, tasks, min(len(tasks), count * CANDIDATES), noise=0.0, seed=0)
     solved = sorted(
-        (each for each in played.trajectories if each.ending is Ending.SUCCESS),
+        (each for each in rollout.trajectories if each.ending is Ending.SUCCESS),
         key=lambda each: sum(len(turn.observation) + len(turn.reply) for turn in each.turns),
     )
-    if len(solved) < wanted:
+    if len(solved) < count:
         raise ConfigurationError(
             f"agent.examples must be at most the training tasks that the world's oracle solves, {len(solved)} of the "
-            f"first {len(played.trajectories)}; found {wanted}: lower it, or raise data.train_tasks",
+            f"first {len(rollout.trajectories)}; found {count}: lower it, or raise data.train_tasks",
             "TW-too-few-examples",
         )
-    return tuple(map(WorkedExample.of, solved[:wanted]))
+    return tuple(map(WorkedExample.of, solved[:count]))
 
 
 def conversation_frame(parameters: PlayParameters, frame: ChatFrame) -> ConversationFrame:

@@ -81,7 +81,7 @@ class Continuation(Episode):
                 break
             self.receive(turn.reply, turn.reply_tokens, turn.log_probabilities, self._was_complete(turn))
             self.settle()
-        if self._lost is None and (difference := self._difference()):
+        if self._lost_episode is None and (difference := self._difference()):
             self.lose(
                 WorldLost(
                     "a world must do the same again with the same task, seed and actions; "
@@ -92,7 +92,7 @@ class Continuation(Episode):
                 )
             )
         self._turns = [replace(turn, trained=False) for turn in self._point.before]
-        if self._lost is None:
+        if self._lost_episode is None:
             awaited = self._point.awaited
             self._message = ContextMessage(awaited.observation_tokens, awaited.opens_segment)
             self._context.tokens = list(self._point.context)
@@ -114,9 +114,9 @@ class Continuation(Episode):
         if awaited.kind is not self._ask.kind:
             return f"turn {self._point.turn + 1} was to {awaited.kind}, and now is to {self._ask.kind}"
         state = self._state if awaited.kind is TurnKind.ACT else None
-        if (awaited.observation, awaited.state) != (self._shown, state):
+        if (awaited.observation, awaited.state) != (self._shown_observation, state):
             where = f"before turn {self._point.turn + 1}"
-            return f"{where} it had said {awaited.observation!r}, and now said {self._shown!r}"
+            return f"{where} it had said {awaited.observation!r}, and now said {self._shown_observation!r}"
         return None
 
     def _paid_again(self, recorded: Turn, replayed: Turn) -> dict[str, float]:

@@ -91,7 +91,7 @@ def play_episodes(
         engine.share_out([episode.group for episode in episodes])
     before = engine.tokens_generated
     try:
-        played = roll_out(
+        rollout = roll_out(
             episodes,
             engine,
             frame.decode,
@@ -102,7 +102,7 @@ def play_episodes(
     except BaseException:
         close_resident_engine()  # replies may still be in flight: a retry must not receive them
         raise
-    played.seconds["sampled_tokens"] = engine.tokens_generated - before
-    played = with_added_rewards(played, parameters.added_rewards)
-    require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
-    return played
+    rollout.seconds["sampled_tokens"] = engine.tokens_generated - before
+    rollout = with_added_rewards(rollout, parameters.added_rewards)
+    require_few_losses(rollout, parameters.world.name, parameters.patience.maximum_lost_share)
+    return rollout

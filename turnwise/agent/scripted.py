@@ -64,7 +64,7 @@ def think(episode: Episode, looks_ahead: bool) -> None:
         thought = scripted_summary(turns, ask.reply_tokens, episode.rules.format)
     else:
         try:
-            steps = _foreseen(episode) if looks_ahead else NOT_FORESEEN
+            steps = _oracle_actions(episode) if looks_ahead else NOT_FORESEEN
         except WorldLost as error:
             episode.lose(error)
             return
@@ -78,24 +78,24 @@ def oracle_rollout(host: Host, turns: Sequence[Turn], remaining: Remaining, most
     `host` must be fresh, with the episode's task and seed, and is closed afterwards. `remaining` is what is left of the
     attempt's limits. Raises WorldLost if the world fails.
     """
-    foreseen: list[str] = []
+    oracle_actions: list[str] = []
     try:
         host.reset()
         for turn in turns:
             if turn.actions:
                 host.start(turn.actions)
                 host.finish()
-        while remaining.turns > 0 and remaining.actions > 0 and len(foreseen) < most_actions:
+        while remaining.turns > 0 and remaining.actions > 0 and len(oracle_actions) < most_actions:
             decision = host.decide("oracle", seeding.generator(0, "foresight"), remaining)
             host.start(decision.actions[: remaining.actions])
             steps = host.finish()
-            foreseen += decision.actions[: len(steps)]
+            oracle_actions += decision.actions[: len(steps)]
             if steps[-1].terminated or steps[-1].truncated or not steps[-1].valid:
                 break
             remaining = replace(remaining, turns=remaining.turns - 1, actions=remaining.actions - len(steps))
     finally:
         host.close()
-    return foreseen
+    return oracle_actions
 
 
 def scripted_summary(turns: Sequence[Turn], tokens: int, form: Format) -> str:
@@ -108,8 +108,8 @@ def scripted_summary(turns: Sequence[Turn], tokens: int, form: Format) -> str:
         return NOTHING
     actions = [", ".join(turn.actions) or "a reply that could not be read" for turn in acted]
     answers = [_beginning(form.said(turn.observation)) for turn in acted[1:]]
-    answered = [f"{action} -> {answer}" for action, answer in zip(actions, answers, strict=False)] + actions[-1:]
-    fewer_answers = ([*actions[:left_out], *answered[left_out:]] for left_out in range(len(acted)))
+    exchanges = [f"{action} -> {answer}" for action, answer in zip(actions, answers, strict=False)] + actions[-1:]
+    fewer_answers = ([*actions[:left_out], *exchanges[left_out:]] for left_out in range(len(acted)))
     fewer_actions = (actions[left_out:] for left_out in range(len(acted)))
     texts = ["; ".join(parts) for parts in (*fewer_answers, *fewer_actions)]
     return next((text for text in texts if fits(text, tokens)), texts[-1])
@@ -120,14 +120,14 @@ def _beginning(answer: str) -> str:
     return text if len(text) <= LONGEST_ANSWER else text[:LONGEST_ANSWER].rsplit(" ", 1)[0] + " ..."
 
 
-def _foreseen(episode: Episode) -> list[str]:
+def _oracle_actions(episode: Episode) -> list[str]:
     """The oracle's next steps: from the current state, or from the start of the next attempt if this one has ended."""
     rules = episode.rules
     host = Host(rules.world, episode.task, episode.seed, rules.patience)
     is_over = episode.attempt_ended is not None
     turns, remaining = ([], episode.at_the_start) if is_over else (episode.turns, episode.remaining)
     actions = oracle_rollout(host, turns, remaining, episode.ask.reply_tokens)
-    return worded(actions, " ".join(episode.read))
+    return worded(actions, " ".join(episode.shown_observations))
 
 
 def _mistaken(episode: Episode, write: Callable[[ScriptedAction], str], decision: ScriptedAction) -> str:

@@ -48,12 +48,12 @@ class Ragged:
         """These rows as one array of this type."""
         if isinstance(rows, Ragged):
             return rows if rows.values.dtype == dtype else cls(rows.values.astype(dtype), rows.offsets)
-        listed = list(rows)
-        if listed and isinstance(listed[0], np.ndarray):
-            values = np.concatenate(listed).astype(dtype)
+        row_list = list(rows)
+        if row_list and isinstance(row_list[0], np.ndarray):
+            values = np.concatenate(row_list).astype(dtype)
         else:
-            values = np.array(list(chain.from_iterable(listed)), dtype=dtype)
-        return cls.with_lengths(values, [len(row) for row in listed])
+            values = np.array(list(chain.from_iterable(row_list)), dtype=dtype)
+        return cls.with_lengths(values, [len(row) for row in row_list])
 
     @classmethod
     def with_lengths(cls, values: NDArray[Any], lengths: Sequence[int] | Integers) -> Ragged:
@@ -297,7 +297,7 @@ class TrajectoryArrays:
             self.replica[selected],
             self.truncated[selected],
             numbers.offsets,
-            {name: of_turns[turns] for name, of_turns in self.rewards.items()},
+            {name: turn_rewards[turns] for name, turn_rewards in self.rewards.items()},
             self.last_attempt[turns],
             self.acts[turns],
             self.states[turns],
@@ -319,17 +319,17 @@ class TrajectoryArrays:
         """
         observed, replied = self.observation_tokens.lengths, self.reply_tokens.lengths
         begins = offsets_of(observed + replied)
-        of_observation = _moved(self.observation_tokens, begins[:-1])
-        of_reply = _moved(self.reply_tokens, begins[:-1] + observed)
+        observation_places = _moved(self.observation_tokens, begins[:-1])
+        reply_places = _moved(self.reply_tokens, begins[:-1] + observed)
         counts = np.diff(self.offsets)
         number = np.arange(len(observed)) - np.repeat(self.offsets[:-1], counts)
         is_reply = self.trained | every_reply
         tokens = np.empty(begins[-1], dtype=np.int64)
-        tokens[of_observation], tokens[of_reply] = self.observation_tokens.values, self.reply_tokens.values
+        tokens[observation_places], tokens[reply_places] = self.observation_tokens.values, self.reply_tokens.values
         turn_of_token = np.full(len(tokens), -1)
-        turn_of_token[of_reply] = np.repeat(np.where(is_reply, number, -1), replied)
+        turn_of_token[reply_places] = np.repeat(np.where(is_reply, number, -1), replied)
         log_probabilities = np.zeros(len(tokens))
-        log_probabilities[of_reply] = np.where(np.repeat(is_reply, replied), self.log_probabilities.values, 0.0)
+        log_probabilities[reply_places] = np.where(np.repeat(is_reply, replied), self.log_probabilities.values, 0.0)
         opening = np.flatnonzero(self.opens_segment | (number == 0))
         offsets = np.append(begins[opening], begins[-1])
         owners = np.repeat(np.arange(len(self)), counts)[opening]

@@ -108,9 +108,9 @@ def read_conversations(path: Path) -> list[Conversation]:
 
 def _conversation(row: Any, where: str) -> Conversation:
     if not isinstance(row, dict) or "messages" not in row:
-        found = f"the keys {', '.join(row)}" if isinstance(row, dict) else type(row).__name__
+        actual = f"the keys {', '.join(row)}" if isinstance(row, dict) else type(row).__name__
         raise ConfigurationError(
-            f"{where} must be an object with the key `messages`; found {found}", "TW-conversation-form"
+            f"{where} must be an object with the key `messages`; found {actual}", "TW-conversation-form"
         )
     try:
         messages = _MESSAGES.validate_python(row["messages"])

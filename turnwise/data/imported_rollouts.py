@@ -58,7 +58,7 @@ class Imported:
     format: RolloutFormat
     rewards: dict[str, tuple[Literal["turn", "outcome"], float]]
     """By name, the level of a reward and its weight."""
-    counted: str
+    length_measure: str
     """What the length of a reply counts: `EXACT`, `TOKENIZED` or `WORDS`."""
     notes: list[str] = field(default_factory=list)
 
@@ -94,10 +94,10 @@ class _Row:
     def __init__(self, values: Any, file: Path, where: str, within: str = "") -> None:
         self.file, self.where, self._within = file, where, within
         if not isinstance(values, Mapping):
-            raise self.wrong("", "must be an object with named fields", values)
+            raise self.error("", "must be an object with named fields", values)
         self.values = values
 
-    def wrong(self, name: str, must: str, value: Any) -> ConfigurationError:
+    def error(self, name: str, must: str, value: Any) -> ConfigurationError:
         """The refusal of a field."""
         text = json.dumps(value, default=str) if not isinstance(value, str) else repr(value)
         which, text = f" {self._within}{name}".rstrip(". "), text if len(text) <= 80 else f"{text[:80]}..."
@@ -110,7 +110,7 @@ class _Row:
         """A text."""
         value = self.values.get(name, default)
         if not isinstance(value, str):
-            raise self.wrong(name, "must be a text", value)
+            raise self.error(name, "must be a text", value)
         return value
 
     def number_of(self, name: str) -> float:
@@ -120,7 +120,7 @@ class _Row:
     def as_number(self, name: str, value: Any) -> float:
         """The value of a field as a finite number."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.wrong(name, "must be a finite number", value)
+            raise self.error(name, "must be a finite number", value)
         return float(value)
 
     def integers(self, name: str) -> list[int]:
@@ -129,7 +129,7 @@ class _Row:
         if not isinstance(numbers, list) or any(
             isinstance(each, bool) or not isinstance(each, int) for each in numbers
         ):
-            raise self.wrong(name, "must be a list of whole numbers", numbers)
+            raise self.error(name, "must be a list of whole numbers", numbers)
         return numbers
 
     def rows(self, name: str) -> list[_Row]:
@@ -143,7 +143,7 @@ class _Row:
         """A list."""
         entries = self.values.get(name)
         if not isinstance(entries, list):
-            raise self.wrong(name, "must be a list", entries)
+            raise self.error(name, "must be a list", entries)
         return entries
 
     def numbers(self, name: str) -> list[float]:
@@ -159,7 +159,7 @@ class _Row:
         """A text or a number that rows have in common which belong together."""
         value = self.values.get(name)
         if not isinstance(value, str | int | float | None):
-            raise self.wrong(name, "must be a text or a number", value)
+            raise self.error(name, "must be a text or a number", value)
         return default if value is None else value
 
 
@@ -183,9 +183,9 @@ def read_rollouts(
         raise ConfigurationError(
             f"a file of rollouts must have rows; found none in {', '.join(map(str, files))}", "TW-empty-file"
         )
-    known = format or _format_of(rows[0])
-    episodes, notes = _READERS[known](rows)
-    return _imported(episodes, known, tokenizer, notes)
+    rollout_format = format or _format_of(rows[0])
+    episodes, notes = _READERS[rollout_format](rows)
+    return _imported(episodes, rollout_format, tokenizer, notes)
 
 
 def _listed(files: Sequence[Path]) -> Iterator[Path]:
@@ -219,29 +219,29 @@ def _rows(file: Path) -> Iterator[_Row]:
 
 
 def _format_of(row: _Row) -> RolloutFormat:
-    known: dict[RolloutFormat, tuple[set[str], ...]] = {
+    formats: dict[RolloutFormat, tuple[set[str], ...]] = {
         "prime-rl": ({"traces"},),
         "verl": ({"input", "output", "score"},),
         "slime": ({"tokens", "response_length", "reward"},),
         "trl": ({"prompt", "completion", "advantage"},),
         "messages": ({"messages"}, {"prompt", "completion", "reward"}),
     }
-    for name, choices in known.items():
+    for name, choices in formats.items():
         if any(fields <= row.values.keys() for fields in choices):
             return name
     raise ConfigurationError(
         f"{row.where}: must have the fields of a known format "
-        f"({'; '.join(' or '.join(', '.join(sorted(each)) for each in choices) for choices in known.values())}); found "
-        f"{', '.join(map(str, row.values)) or 'none'}: name it with --format {'|'.join(FORMATS)}",
+        f"({'; '.join(' or '.join(', '.join(sorted(each)) for each in choices) for choices in formats.values())}); "
+        f"found {', '.join(map(str, row.values)) or 'none'}: name it with --format {'|'.join(FORMATS)}",
         "TW-rollout-format",
     )
 
 
 def _read_messages(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
-    return [_of_messages(row) for row in rows], []
+    return [_episode_from_messages(row) for row in rows], []
 
 
-def _of_messages(row: _Row) -> _Episode:
+def _episode_from_messages(row: _Row) -> _Episode:
     """One row with messages, of which those of the assistant are replies; of a prompt's they are context."""
     if "messages" in row:
         messages = row.rows("messages")
@@ -261,10 +261,10 @@ def _of_messages(row: _Row) -> _Episode:
         replies.append(_Reply("\n".join(observed), content, rewards=_named_rewards(message)))
         observed = []
     if not replies:
-        raise row.wrong("messages", "must have a reply, a message of the role assistant", [m.values for m in messages])
+        raise row.error("messages", "must have a reply, a message of the role assistant", [m.values for m in messages])
     rewards = _named_rewards(row)
     if not rewards and not any(reply.rewards for reply in replies):
-        raise row.wrong("reward", "must be a number, or `rewards` numbers by name", row.values.get("reward"))
+        raise row.error("reward", "must be a number, or `rewards` numbers by name", row.values.get("reward"))
     key = next((name for name in ("group", "group_id", "example_id", "prompt_id", "task") if name in row), None)
     group: Hashable = first if key is None else f"{key} {row.values[key]}"
     return _Episode(
@@ -291,7 +291,7 @@ def _content(message: _Row) -> str:
     if isinstance(content, list):  # parts
         content = "".join(part.text("text", "") for part in message.rows("content"))
     if not isinstance(content, str):
-        raise message.wrong("content", "must be a text or a list of parts", content)
+        raise message.error("content", "must be a text or a list of parts", content)
     calls = message.entries("tool_calls") if "tool_calls" in message else []
     return content + "".join(f"\n{call if isinstance(call, str) else json.dumps(call)}" for call in calls)
 
@@ -302,7 +302,7 @@ def _named_rewards(row: _Row) -> dict[str, float]:
         return {REWARD: row.number_of("reward")} if "reward" in row else {}
     rewards = row.values["rewards"]
     if not isinstance(rewards, Mapping):
-        raise row.wrong("rewards", "must be numbers by name", rewards)
+        raise row.error("rewards", "must be numbers by name", rewards)
     return {str(name): row.as_number(f"rewards.{name}", value) for name, value in rewards.items()}
 
 
@@ -314,17 +314,17 @@ def _read_trl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
         name for name in names[first:last] if all(isinstance(row.values.get(name), int | float | None) for row in rows)
     ]
     if not columns:
-        raise rows[0].wrong("", "must have a column of rewards between completion and advantage", names)
+        raise rows[0].error("", "must have a column of rewards between completion and advantage", names)
     episodes = []
     for row in rows:
         if missing := [name for name in names if name not in row.values]:
-            raise row.wrong(missing[0], "must be there as in the first row", None)
+            raise row.error(missing[0], "must be there as in the first row", None)
         # A reward function of TRL's may say nothing of a completion: null, which counts as nothing.
-        earned = {name: row.number_of(name) for name in columns if not _is_nothing(row.values[name])}
+        rewards = {name: row.number_of(name) for name in columns if not _is_nothing(row.values[name])}
         prompt = _as_text(row, "prompt")
         step = row.identity("step", 0)
         episodes.append(
-            _Episode((step, prompt), [_Reply(prompt, _as_text(row, "completion"))], earned, task=f"step {step}")
+            _Episode((step, prompt), [_Reply(prompt, _as_text(row, "completion"))], rewards, task=f"step {step}")
         )
     return episodes, [
         "TRL's table has one text per completion: one turn per episode. Its reward weights are not in it: each is 1."
@@ -352,8 +352,8 @@ def _read_verl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
         else:
             sessions[row.file, step, id(row)] = [(0, row)]
     episodes = []
-    for key, numbered in sessions.items():
-        turns = [row for _, row in sorted(numbered, key=lambda each: each[0])]
+    for key, numbered_rows in sessions.items():
+        turns = [row for _, row in sorted(numbered_rows, key=lambda each: each[0])]
         replies = [
             _Reply(row.text("input"), row.text("output"), opens_segment=place > 0) for place, row in enumerate(turns)
         ]
@@ -374,20 +374,20 @@ def _read_prime_rl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
                 untrained += 1
                 continue
             rewards, weights = {}, {}
-            of_trace = trace.part("rewards")
-            for name in of_trace.values:
-                if name not in of_trace:
+            reward_row = trace.part("rewards")
+            for name in reward_row.values:
+                if name not in reward_row:
                     continue
-                reward = of_trace.part(name)
+                reward = reward_row.part(name)
                 rewards[name] = reward.number_of("score")
                 weights[name] = reward.number_of("weight") if "weight" in reward else 1.0
             if not rewards:
                 unscored += 1
                 continue
-            replies, final = _of_nodes(trace)
+            replies, final = _replies_from_nodes(trace)
             task = (trace if trace.values.get("task") else row).part("task")
-            of_task = task.identity("key", task.identity("hash", json.dumps(task.values)))
-            group = row.part("group").identity("id", of_task)
+            task_identity = task.identity("key", task.identity("hash", json.dumps(task.values)))
+            group = row.part("group").identity("id", task_identity)
             episodes.append(
                 _Episode(
                     (row.file, group, agent.identity("name", "agent")),
@@ -403,7 +403,7 @@ def _read_prime_rl(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
     return episodes, notes + ([f"{unscored} traces without a reward are left out."] if unscored else [])
 
 
-def _of_nodes(trace: _Row) -> tuple[list[_Reply], str]:
+def _replies_from_nodes(trace: _Row) -> tuple[list[_Reply], str]:
     """The replies of a graph of messages, each once, and what was said after the last one.
 
     Each path from a root to a leaf is a context of its own: a segment, whose first new reply follows all that is before
@@ -413,29 +413,29 @@ def _of_nodes(trace: _Row) -> tuple[list[_Reply], str]:
     parents = [node.values.get("parent") for node in nodes]
     for place, (node, parent) in enumerate(zip(nodes, parents, strict=True)):
         if parent is not None and not (isinstance(parent, int) and 0 <= parent < place):
-            raise node.wrong("parent", f"must be null or the index of a node before {place}", parent)
+            raise node.error("parent", f"must be null or the index of a node before {place}", parent)
     replies: list[_Reply] = []
-    taken: set[int] = set()
-    seen: list[str] = []
+    assigned_nodes: set[int] = set()
+    observed: list[str] = []
     for leaf in sorted(set(range(len(nodes))) - {parent for parent in parents if parent is not None}):
         path: list[int] = []
         above: int | None = leaf
         while above is not None:
             path.insert(0, above)
             above = parents[above]
-        seen, rewritten = [], bool(replies)
+        observed, rewritten = [], bool(replies)
         for place in path:
-            said = _content(_Row(nodes[place].values.get("message"), trace.file, trace.where))
-            if nodes[place].values.get("sampled") and place not in taken:
-                reply = _Reply("\n".join(seen), said, *_sampled(nodes[place]), opens_segment=rewritten)
+            text = _content(_Row(nodes[place].values.get("message"), trace.file, trace.where))
+            if nodes[place].values.get("sampled") and place not in assigned_nodes:
+                reply = _Reply("\n".join(observed), text, *_sampled(nodes[place]), opens_segment=rewritten)
                 replies.append(reply)
-                taken.add(place)
-                seen, rewritten = [], False
+                assigned_nodes.add(place)
+                observed, rewritten = [], False
             else:
-                seen.append(said)
+                observed.append(text)
     if not replies:
-        raise trace.wrong("nodes", "must have a reply, a node that was sampled", len(nodes))
-    return replies, "\n".join(seen)
+        raise trace.error("nodes", "must have a reply, a node that was sampled", len(nodes))
+    return replies, "\n".join(observed)
 
 
 def _sampled(node: _Row) -> tuple[list[int] | None, list[float] | None]:
@@ -443,11 +443,11 @@ def _sampled(node: _Row) -> tuple[list[int] | None, list[float] | None]:
     mask = node.entries("mask") if "mask" in node else []
     tokens = node.integers("token_ids") if "token_ids" in node else []
     if len(mask) != len(tokens):
-        raise node.wrong("mask", f"must have one entry per token, {len(tokens)}", len(mask))
+        raise node.error("mask", f"must have one entry per token, {len(tokens)}", len(mask))
     sampled = [token for token, is_sampled in zip(tokens, mask, strict=True) if is_sampled]
     log_probabilities = node.numbers("logprobs") if "logprobs" in node else []
     if log_probabilities and len(log_probabilities) != len(sampled):
-        raise node.wrong("logprobs", f"must have one number per sampled token, {len(sampled)}", len(log_probabilities))
+        raise node.error("logprobs", f"must have one number per sampled token, {len(sampled)}", len(log_probabilities))
     return sampled or None, log_probabilities or None
 
 
@@ -460,8 +460,8 @@ def _read_slime(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
     for samples in rollouts.values():
         replies: list[_Reply] = []
         for place, row in enumerate(samples):
-            of_sample = _of_response(row)
-            replies += [replace(of_sample[0], opens_segment=place > 0), *of_sample[1:]]
+            sample_replies = _replies_from_response(row)
+            replies += [replace(sample_replies[0], opens_segment=place > 0), *sample_replies[1:]]
         last = samples[-1]
         reward = last.values.get("reward")
         rewards = (
@@ -482,18 +482,18 @@ def _read_slime(rows: Sequence[_Row]) -> tuple[list[_Episode], list[str]]:
     return episodes, []
 
 
-def _of_response(row: _Row) -> list[_Reply]:
+def _replies_from_response(row: _Row) -> list[_Reply]:
     tokens = row.integers("tokens")
     length = int(row.number_of("response_length"))
     if not 0 < length <= len(tokens):
-        raise row.wrong("response_length", f"must be from 1 to the number of tokens, {len(tokens)}", length)
+        raise row.error("response_length", f"must be from 1 to the number of tokens, {len(tokens)}", length)
     response = tokens[-length:]
     mask = row.integers("loss_mask") if "loss_mask" in row else [1] * length
     if len(mask) != length:
-        raise row.wrong("loss_mask", f"must have one entry per token of the response, {length}", len(mask))
+        raise row.error("loss_mask", f"must have one entry per token of the response, {length}", len(mask))
     log_probabilities = row.numbers("rollout_log_probs") if "rollout_log_probs" in row else [0.0] * length
     if len(log_probabilities) != length:
-        raise row.wrong(
+        raise row.error(
             "rollout_log_probs", f"must have one number per token of the response, {length}", len(log_probabilities)
         )
     spans = [
@@ -505,7 +505,7 @@ def _of_response(row: _Row) -> list[_Reply]:
         for places in spans
     ]
     if not replies:
-        raise row.wrong("loss_mask", "must mark a token that was sampled", "no token")
+        raise row.error("loss_mask", "must mark a token that was sampled", "no token")
     return [replace(replies[0], observation=_as_text(row, "prompt")), *replies[1:]]
 
 
@@ -519,12 +519,12 @@ _READERS: Mapping[RolloutFormat, Callable[[Sequence[_Row]], tuple[list[_Episode]
 
 
 def _imported(
-    episodes: Sequence[_Episode], known: RolloutFormat, tokenizer: Tokenizer | None, notes: Sequence[str]
+    episodes: Sequence[_Episode], rollout_format: RolloutFormat, tokenizer: Tokenizer | None, notes: Sequence[str]
 ) -> Imported:
     """The episodes as trajectories: groups numbered in order, turn-level rewards at their turns, others at the last."""
     groups: dict[Hashable, int] = {}
     replicas: dict[int, int] = {}
-    of_turns = {name for episode in episodes for reply in episode.replies for name in reply.rewards}
+    turn_reward_names = {name for episode in episodes for reply in episode.replies for name in reply.rewards}
     levels: dict[str, tuple[Literal["turn", "outcome"], float]] = {}
     trajectories = []
     exact = all(reply.tokens is not None for episode in episodes for reply in episode.replies)
@@ -532,25 +532,27 @@ def _imported(
         group = groups.setdefault(episode.group, len(groups))
         replica = replicas[group] = replicas.get(group, -1) + 1
         *earlier, last = episode.replies
-        outcome = {f"episode's {name}" if name in of_turns else name: each for name, each in episode.rewards.items()}
+        outcome = {
+            f"episode's {name}" if name in turn_reward_names else name: each for name, each in episode.rewards.items()
+        }
         for name in last.rewards.keys() | {name for reply in earlier for name in reply.rewards}:
             levels.setdefault(name, ("turn", 1.0))
-        for name, of_file in zip(outcome, episode.rewards, strict=True):
-            levels.setdefault(name, ("outcome", episode.weights.get(of_file, 1.0)))
-        paid = [*earlier, replace(last, rewards={**last.rewards, **outcome})]
+        for name, source_name in zip(outcome, episode.rewards, strict=True):
+            levels.setdefault(name, ("outcome", episode.weights.get(source_name, 1.0)))
+        replies = [*earlier, replace(last, rewards={**last.rewards, **outcome})]
         trajectories.append(
             Trajectory(
-                task=Task(known, episode.task or f"group {group + 1}", "train", group, tags={}),
+                task=Task(rollout_format, episode.task or f"group {group + 1}", "train", group, tags={}),
                 group=group,
                 replica=replica,
-                turns=tuple(_turn(reply, exact, tokenizer) for reply in paid),
+                turns=tuple(_turn(reply, exact, tokenizer) for reply in replies),
                 ending=Ending.TURN_LIMIT if episode.truncated else Ending.FAILURE,
                 final_observation=episode.final,
             )
         )
-    counted = EXACT if exact else WORDS if tokenizer is None else TOKENIZED
-    ordered = dict(sorted(levels.items()))
-    return Imported(trajectories, known, ordered, counted, list(notes))
+    length_measure = EXACT if exact else WORDS if tokenizer is None else TOKENIZED
+    reward_levels = dict(sorted(levels.items()))
+    return Imported(trajectories, rollout_format, reward_levels, length_measure, list(notes))
 
 
 def _turn(reply: _Reply, exact: bool, tokenizer: Tokenizer | None) -> Turn:

@@ -68,7 +68,7 @@ def task_means(trajectories: Sequence[Trajectory], column: Column) -> dict[str, 
         value = column_value(trajectory, column)
         if value is not None:
             values.setdefault(trajectory.task.id, []).append(value)
-    return {task: sum(of_task) / len(of_task) for task, of_task in values.items()}
+    return {task: sum(task_values) / len(task_values) for task, task_values in values.items()}
 
 
 def recorded_in(world: World, agent: Agent, further_rewards: Iterable[str] = ()) -> frozenset[str]:
@@ -83,18 +83,20 @@ def recorded_in(world: World, agent: Agent, further_rewards: Iterable[str] = ())
     displayed = {name for column in world.columns for name in (column.value, column.per) if name is not None}
     metrics = {name for name in displayed - rewards - _OF_EPISODES if not name.startswith("turns/")}
     kinds = {agent.mode.name, agent.context.policy} & set(TurnKind)
-    again = {"first_success", "attempts"} if (agent.mode.attempts or 1) > 1 else set[str]()
-    of_world = {f"reward/{name}" for name in rewards} | {f"world/{name}" for name in metrics}
-    return frozenset(of_world | {f"turns/{kind}" for kind in kinds} | again)
+    attempt_names = {"first_success", "attempts"} if (agent.mode.attempts or 1) > 1 else set[str]()
+    world_metrics = {f"reward/{name}" for name in rewards} | {f"world/{name}" for name in metrics}
+    return frozenset(world_metrics | {f"turns/{kind}" for kind in kinds} | attempt_names)
 
 
-def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: Iterable[str] = ()) -> dict[str, float]:
+def episode_means(
+    trajectories: Sequence[Trajectory], lost_count: int = 0, recorded: Iterable[str] = ()
+) -> dict[str, float]:
     """The mean over episodes of everything that they recorded: rewards, metrics, endings, lengths; {} for no episodes.
 
     Names in `recorded` (see `recorded_in`) get a mean even where no episode has them: a reward that nobody earned is 0
     on average, not missing. Where tasks carry the name of their world as the tag `world`, the success in each world is
-    added as `success/NAME`. `lost` is the number of lost episodes: missing data, which enter no mean but the shares of
-    the endings, `ending/success` to `ending/world_lost`, which sum to 1.
+    added as `success/NAME`. `lost_count` is the number of lost episodes: missing data, which enter no mean but the
+    shares of the endings, `ending/success` to `ending/world_lost`, which sum to 1.
     """
     count = len(trajectories)
     if not count:
@@ -103,13 +105,13 @@ def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: I
     rewards = {f"reward/{name}" for turn in turns for name in turn.rewards}
     metrics = {f"world/{name}" for turn in turns for name in turn.metrics}
     kinds = {f"turns/{turn.kind}" for turn in turns if turn.kind is not TurnKind.ACT}
-    again = {"first_success", "attempts"} if any(each.earlier_endings for each in trajectories) else set[str]()
+    attempt_names = {"first_success", "attempts"} if any(each.earlier_endings for each in trajectories) else set[str]()
     means = {}
-    for key in sorted({"success", "turns", "reply_tokens"} | rewards | metrics | kinds | again | set(recorded)):
+    for key in sorted({"success", "turns", "reply_tokens"} | rewards | metrics | kinds | attempt_names | set(recorded)):
         name = key.partition("/")[2] if key.startswith(("reward/", "world/")) else key
         means[key] = sum(episode_value(trajectory, name) for trajectory in trajectories) / count
     for world in sorted({str(each.task.tags["world"]) for each in trajectories if "world" in each.task.tags}):
-        of_world = [each.success for each in trajectories if each.task.tags.get("world") == world]
-        means[f"success/{world}"] = sum(of_world) / len(of_world)
-    endings = [*(trajectory.ending for trajectory in trajectories), *[Ending.WORLD_LOST] * lost]
+        successes = [each.success for each in trajectories if each.task.tags.get("world") == world]
+        means[f"success/{world}"] = sum(successes) / len(successes)
+    endings = [*(trajectory.ending for trajectory in trajectories), *[Ending.WORLD_LOST] * lost_count]
     return {**means, **{f"ending/{ending}": endings.count(ending) / len(endings) for ending in Ending}}

@@ -54,12 +54,12 @@ def task_set_file(folder: Path, split: Split) -> Path:
 
 def require_disjoint(task_sets: Mapping[Split, Sequence[Task]]) -> None:
     """Raise ConfigurationError where two splits share a task."""
-    seen: dict[str, Split] = {}
+    split_by_task: dict[str, Split] = {}
     for split, tasks in task_sets.items():
         for task in tasks:
-            if seen.setdefault(task.id, split) != split:
+            if split_by_task.setdefault(task.id, split) != split:
                 raise ConfigurationError(
-                    f"splits must be disjoint; task {task.id!r} is in {seen[task.id]} and {split}",
+                    f"splits must be disjoint; task {task.id!r} is in {split_by_task[task.id]} and {split}",
                     "TW-task-sets-overlap",
                 )
 

@@ -91,12 +91,15 @@ PER_TOKEN = ("observation_tokens", "reply_tokens", "log_probabilities")
 """The columns of the table of turns that have a list per turn, in the order of `TrajectoryArrays`."""
 
 
-def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: Sequence[LostEpisode] = ()) -> None:
+def write_trajectories(
+    folder: Path, trajectories: Sequence[Trajectory], lost_episodes: Sequence[LostEpisode] = ()
+) -> None:
     """Write three files into `folder`: the table of trajectories, the table of turns, and the lost episodes."""
     parquet.write_table(_trajectory_table(trajectories), folder / TRAJECTORIES_FILE)
     parquet.write_table(_turn_table(trajectories), folder / TURNS_FILE)
     rows = [
-        {"task": loss.task.id, "group": loss.group, "replica": loss.replica, "reason": loss.reason} for loss in lost
+        {"task": loss.task.id, "group": loss.group, "replica": loss.replica, "reason": loss.reason}
+        for loss in lost_episodes
     ]
     (folder / LOST_FILE).write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
 
@@ -192,8 +195,8 @@ def read_arrays(folder: Path) -> TrajectoryArrays:
     Equal to `trajectory_arrays` of what `read_trajectories` reads. Raises ArtifactError as it does.
     """
     trajectories = _read(folder / TRAJECTORIES_FILE, ["group", "replica", "ending", "earlier_endings"])
-    of_turns = ["trajectory", "rewards", "attempt", "kind", "state", "trained", "opens_segment"]
-    turns = _read(folder / TURNS_FILE, [*of_turns, *PER_TOKEN])
+    columns = ["trajectory", "rewards", "attempt", "kind", "state", "trained", "opens_segment"]
+    turns = _read(folder / TURNS_FILE, [*columns, *PER_TOKEN])
     owner = numbers_of_column(turns["trajectory"])
     last = numbers_of_column(compute.list_value_length(trajectories["earlier_endings"]))
     return TrajectoryArrays(
@@ -247,7 +250,7 @@ def read_advantages(folder: Path) -> Advantages:
     trajectories, turns = np.unique(numbers_of_column(table["trajectory"]), return_counts=True)
     offsets = offsets_of(turns)
 
-    def of_tokens(name: str) -> Ragged | None:
+    def read_token_rows(name: str) -> Ragged | None:
         if table[name].null_count == len(table):
             return None
         lists = rows_of_column(table[name])
@@ -256,8 +259,8 @@ def read_advantages(folder: Path) -> Advantages:
     return Advantages(
         trajectories.astype(np.int64),
         Ragged(numbers_of_column(table["advantage"]), offsets),
-        of_tokens("token_advantages"),
-        of_tokens("value_targets"),
+        read_token_rows("token_advantages"),
+        read_token_rows("value_targets"),
     )
 
 
@@ -273,9 +276,9 @@ def _rewards_of_column(column: pa.ChunkedArray) -> dict[str, Numbers]:
     turn = np.repeat(np.arange(len(maps)), lengths)
     names, values = np.array(maps.keys.to_pylist(), dtype=object), np.from_dlpack(maps.items)
     rewards = {name: np.zeros(len(maps)) for name in sorted({*names})}
-    for name, of_turns in rewards.items():
-        named = names == np.array(name, dtype=object)  # a bare text would lose the NUL characters at its end
-        of_turns[turn[named]] = values[named]
+    for name, turn_rewards in rewards.items():
+        is_named = names == np.array(name, dtype=object)  # a bare text would lose the NUL characters at its end
+        turn_rewards[turn[is_named]] = values[is_named]
     return rewards
 
 

@@ -107,9 +107,9 @@ def _write_wandb(run: RecordedRun, folder: Path) -> None:
         config={**run.artifacts.experiment, "variant": run.artifacts.variant, "seed": run.artifacts.seed},
         tags=[f"commit {run.tags['commit'][:12]}"] if "commit" in run.tags else None,
         settings=settings,
-    ) as written:
+    ) as wandb_run:
         for number, metrics in _points(run):
-            written.log(dict(metrics), step=number)
+            wandb_run.log(dict(metrics), step=number)
     wandb.teardown()  # else the process that writes its files stays
 
 

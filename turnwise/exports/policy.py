@@ -64,7 +64,9 @@ def require_empty(folder: Path) -> None:
 def best_iteration(artifacts: RunArtifacts) -> int:
     """The number of the evaluated iteration with the most success in validation, the earliest of several; 0: start."""
     evaluated = {0: artifacts.start}
-    evaluated |= {n: made["evaluation"] for n, made in enumerate(artifacts.iterations, 1) if "evaluation" in made}
+    evaluated |= {
+        n: iteration["evaluation"] for n, iteration in enumerate(artifacts.iterations, 1) if "evaluation" in iteration
+    }
     return max(evaluated, key=lambda number: (success_of(evaluated[number]), -number))
 
 
@@ -181,11 +183,11 @@ def _metadata(run: RecordedRun, policy: Reference, iteration: int | None, conver
 
 def shown_examples(values: Mapping[str, Any]) -> Sequence[WorkedExample]:
     """The worked examples that the policies of an experiment are shown."""
-    read = {name: json.dumps(values[name]) for name in ("world", "agent", "rollout")}
+    sections = {name: json.dumps(values[name]) for name in ("world", "agent", "rollout")}
     play = PlayParameters(
-        world=WorldSection.model_validate_json(read["world"]),
-        agent=Agent.model_validate_json(read["agent"]),
-        patience=RetryOptions.taken_from(Rollout.model_validate_json(read["rollout"])),
+        world=WorldSection.model_validate_json(sections["world"]),
+        agent=Agent.model_validate_json(sections["agent"]),
+        patience=RetryOptions.taken_from(Rollout.model_validate_json(sections["rollout"])),
     )
     return worked_examples(play, values["data"]["train_tasks"])
 
@@ -212,12 +214,12 @@ def _evaluations(run: RecordedRun, policy: Reference, iteration: int | None) -> 
     artifacts = run.artifacts
     number = len(artifacts.iterations) if iteration is None else iteration
     validation = artifacts.iterations[number - 1].get("evaluation") if number else artifacts.start
-    of_policy = {}
+    evaluations = {}
     if validation is not None and policy == policy_of(artifacts, number):
-        of_policy["validation"] = validation
+        evaluations["validation"] = validation
     if artifacts.test is not None and policy == artifacts.final_policy:
-        of_policy["test"] = artifacts.test
-    return of_policy
+        evaluations["test"] = artifacts.test
+    return evaluations
 
 
 def _evaluation_rows(evaluation: Reference) -> list[str]:

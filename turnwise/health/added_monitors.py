@@ -25,13 +25,14 @@ Monitor = Callable[[Sequence[Trajectory], Sequence[float]], float | None]
 
 def monitor_of(name: str) -> Monitor:
     """The monitor of a name (`turnwise.plugins`). Raises ConfigurationError where there is none."""
-    loaded = plugin(MONITOR, "a monitor", name)
-    if not inspect.isfunction(loaded):
+    function = plugin(MONITOR, "a monitor", name)
+    if not inspect.isfunction(function):
         raise ConfigurationError(
-            f"a monitor {name!r} must be a function from trajectories and their rewards to a number; found {loaded!r}",
+            f"a monitor {name!r} must be a function from trajectories and their rewards to a number; found "
+            f"{function!r}",
             "TW-plugin-kind",
         )
-    monitor: Monitor = loaded
+    monitor: Monitor = function
     return monitor
 
 

@@ -140,13 +140,13 @@ def in_words(name: str, value: float | None, rule: AlarmRule) -> str:
     """The message of a raised alarm: the bounds, the measured value, and what it usually means, of one of ours."""
     bounds = [] if rule.below is None else [f"at least {rule.below:g}"]
     bounds += [] if rule.above is None else [f"at most {rule.above:g}"]
-    measured = "" if value is None else f", and is {_written(value, rule)}"
+    measurement = "" if value is None else f", and is {_format_value(value, rule)}"
     times = "" if rule.patience == 1 else f" ({rule.patience} measurements in a row were not)"
     meaning = f": {MEANINGS[name]}" if name in MEANINGS else ""
-    return f"{name} must be {' and '.join(bounds)}{measured}{times}{meaning}"
+    return f"{name} must be {' and '.join(bounds)}{measurement}{times}{meaning}"
 
 
-def _written(value: float, rule: AlarmRule) -> str:
+def _format_value(value: float, rule: AlarmRule) -> str:
     """A value in three digits, or in as many as show that it is out of bounds."""
     texts = (f"{value:.{digits}g}" for digits in range(3, 17))
     return next((text for text in texts if out_of_bounds(float(text), rule)), f"{value:.3g}")

@@ -48,15 +48,15 @@ class InitialSignal:
 
     def found(self) -> str:
         """What was found, for one line."""
-        seen = f"sampled success {self.success:.2f} in {self.episodes} episodes of {self.tasks} tasks"
+        sample = f"sampled success {self.success:.2f} in {self.episodes} episodes of {self.tasks} tasks"
         if not self.grouped:
-            return f"{seen}; rewards differ" if self.spread.most else f"{seen}; no reward differs from another"
+            return f"{sample}; rewards differ" if self.spread.most else f"{sample}; no reward differs from another"
         if self.spread.most == 0.0:
-            return f"{seen}; rewards differ within no group"
+            return f"{sample}; rewards differ within no group"
         counts = SpreadShare(self.groups * self.spread.least, self.groups * self.spread.most)
         expected = f"{_between(counts, '{:.1f}')} of {self.groups} an iteration"
         share = _between(self.spread, "{:.0%}")
-        return f"{seen}; rewards differ within {share} of groups of {self.group_size}, {expected}"
+        return f"{sample}; rewards differ within {share} of groups of {self.group_size}, {expected}"
 
     def warning(self) -> str:
         """Why reinforcement has no beginning and what may help; empty where it has one."""
@@ -76,18 +76,18 @@ def initial_signal(
     `rewards` and `rollout` are the experiment's sections; `grouped`: whether its rule compares within groups. Raises
     ValueError where there is no episode.
     """
-    of_tasks: dict[str, list[float]] = {}
+    returns_by_task: dict[str, list[float]] = {}
     returns = weighted_returns(trajectory_arrays(trajectories), rewards)
-    for trajectory, earned in zip(trajectories, returns, strict=True):
-        of_tasks.setdefault(trajectory.task.id, []).append(earned)
+    for trajectory, episode_return in zip(trajectories, returns, strict=True):
+        returns_by_task.setdefault(trajectory.task.id, []).append(episode_return)
     if grouped:
-        spread = expected_spread(of_tasks.values(), rollout.group_size)
+        spread = expected_spread(returns_by_task.values(), rollout.group_size)
     else:
-        everything = [reward for of_task in of_tasks.values() for reward in of_task]
+        everything = [reward for task_returns in returns_by_task.values() for reward in task_returns]
         spread = expected_spread([everything], max(2, rollout.prompts * rollout.group_size))
     return InitialSignal(
         success=sum(trajectory.success for trajectory in trajectories) / len(trajectories),
-        tasks=len(of_tasks),
+        tasks=len(returns_by_task),
         episodes=len(trajectories),
         spread=spread,
         group_size=rollout.group_size,

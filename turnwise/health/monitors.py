@@ -93,8 +93,8 @@ def measure(
         "reply_tokens": statistics.fmean(len(turn.reply_tokens) for turn in replies),
         "truncated_replies": statistics.fmean(not set(turn.reply_tokens[-1:]) & set(end_tokens) for turn in replies),
         "invalid_replies": statistics.fmean(turn.invalid is not None for turn in replies),
-        "repeated_phrases": _repeated([turn.reply_tokens for turn in replies], n_gram),
-        "shared_phrases": _shared(first, n_gram),
+        "repeated_phrases": _repeated_phrases([turn.reply_tokens for turn in replies], n_gram),
+        "shared_phrases": _shared_phrases(first, n_gram),
         "distinct_replies": statistics.fmean(len(set(group)) / len(group) for group in first),
         "success": statistics.fmean(trajectory.success for trajectory in trajectories),
     }
@@ -106,15 +106,15 @@ def compare(history: Sequence[Values], *, start: int, window: int) -> dict[str, 
     The first `start` iterations are the run's start; they are compared with only once they are over. The median is of
     at most `window` earlier gradient norms, and at least `FEWEST_NORMS`.
     """
-    now, compared = history[-1], {}
+    now, ratios = history[-1], {}
     for name in OF_START:
         first = [values[name] for values in history[:start] if name in values]
         if len(history) > start and name in now and first and (mean := statistics.fmean(first)) > 0:
-            compared[f"{name}_of_start"] = now[name] / mean
+            ratios[f"{name}_of_start"] = now[name] / mean
     before = [values["gradient_norm"] for values in history[:-1] if "gradient_norm" in values][-window:]
     if "gradient_norm" in now and len(before) >= FEWEST_NORMS and (median := statistics.median(before)) > 0:
-        compared["gradient_norm_of_median"] = now["gradient_norm"] / median
-    return compared
+        ratios["gradient_norm_of_median"] = now["gradient_norm"] / median
+    return ratios
 
 
 def remembered(history: Sequence[Values], *, start: int, window: int) -> list[Values]:
@@ -164,14 +164,14 @@ def _phrases(tokens: Sequence[int], length: int) -> list[tuple[int, ...]]:
     return [tuple(tokens[begin : begin + length]) for begin in range(len(tokens) - length + 1)]
 
 
-def _repeated(replies: Sequence[Sequence[int]], length: int) -> float:
+def _repeated_phrases(replies: Sequence[Sequence[int]], length: int) -> float:
     """The share of all phrases that occurred earlier in the same reply; 0 where no reply is long enough for one."""
     phrases = [_phrases(tokens, length) for tokens in replies]
     total = sum(map(len, phrases))
-    return 1.0 - sum(len(set(of_reply)) for of_reply in phrases) / total if total else 0.0
+    return 1.0 - sum(len(set(reply_phrases)) for reply_phrases in phrases) / total if total else 0.0
 
 
-def _shared(groups: Sequence[Sequence[Sequence[int]]], length: int) -> float:
+def _shared_phrases(groups: Sequence[Sequence[Sequence[int]]], length: int) -> float:
     """The mean over replies of the share of a reply's distinct phrases that another reply of its group has, too.
 
     Replies too short for a phrase are left out; 0 where none is left.

@@ -42,11 +42,11 @@ def probe_batch(
     `decode` maps token ids to text. `warm_start` and `policy` return log-probabilities in nats, one row per sequence
     with one number per token.
     """
-    played = [each for each in trajectories if each.turns]
-    order = seeding.generator(parameters.seed, "probe", parameters.iteration).permutation(len(played))
-    drawn = [played[place] for place in order]
-    metrics, scored = _distance(drawn[: parameters.sample], warm_start)
-    prompts, thoughts = _thoughts(drawn, decode, parameters.sample)
+    episodes = [each for each in trajectories if each.turns]
+    order = seeding.generator(parameters.seed, "probe", parameters.iteration).permutation(len(episodes))
+    shuffled = [episodes[place] for place in order]
+    metrics, scored_tokens = _distance(shuffled[: parameters.sample], warm_start)
+    prompts, thoughts = _thoughts(shuffled, decode, parameters.sample)
     if len(prompts) > 1:
         # Every thought under every prompt, ordered by thought.
         crossed = [
@@ -61,8 +61,8 @@ def probe_batch(
         totals = [sum(row) for row in policy(crossed).tolist()]
         rows = [totals[begin : begin + len(prompts)] for begin in range(0, len(totals), len(prompts))]
         metrics |= information(rows)
-        scored += sum(len(sequence.tokens) for sequence in crossed)
-    return {**metrics, "scored_tokens": scored, "prompts": len(prompts)}
+        scored_tokens += sum(len(sequence.tokens) for sequence in crossed)
+    return {**metrics, "scored_tokens": scored_tokens, "prompts": len(prompts)}
 
 
 def _distance(

@@ -77,19 +77,19 @@ class HealthRecord(Section):
 
 
 def measure_iteration(
-    parameters: HealthParameters, trajectories: Sequence[Trajectory], end_tokens: Collection[int], of_stages: Values
+    parameters: HealthParameters, trajectories: Sequence[Trajectory], end_tokens: Collection[int], stage_values: Values
 ) -> Values:
     """The monitors of one iteration by itself; those that compare it with earlier ones are not among them.
 
-    `end_tokens` are those that end a reply; `of_stages` what other stages have measured, by monitor.
+    `end_tokens` are those that end a reply; `stage_values` what other stages have measured, by monitor.
     """
     totals = weighted_returns(trajectory_arrays(trajectories), parameters.rewards)
     values = measure(trajectories, totals, end_tokens=end_tokens, n_gram=parameters.n_gram)
-    return {**values, **measure_added(parameters.added, trajectories, totals), **of_stages}
+    return {**values, **measure_added(parameters.added, trajectories, totals), **stage_values}
 
 
 def record_health(
-    parameters: HealthParameters, before: HealthRecord | None, measured: Values, whole: Sequence[Trajectory]
+    parameters: HealthParameters, before: HealthRecord | None, monitor_values: Values, whole: Sequence[Trajectory]
 ) -> tuple[HealthRecord, dict[str, float]]:
     """The record after an iteration and its metrics, named with their group.
 
@@ -98,11 +98,11 @@ def record_health(
         horizon/...    `limit` of this iteration's episodes; `share_at_limit` that it cut off unsolved; `next_limit`,
                        that of the next rollout to be sampled: with a lag, of the iteration after the next
 
-    `before` is the record of the iteration before, `measured` the iteration's own monitors (`measure_iteration`), and
-    `whole` are the episodes that were played from their first turn, which the curriculum looks at.
+    `before` is the record of the iteration before, `monitor_values` the iteration's own monitors (`measure_iteration`),
+    and `whole` are the episodes that were played from their first turn, which the curriculum looks at.
     """
-    history: list[Values] = [*(before.monitors if before else []), measured]
-    monitors = {**measured, **compare(history, start=parameters.start, window=parameters.window)}
+    history: list[Values] = [*(before.monitors if before else []), monitor_values]
+    monitors = {**monitor_values, **compare(history, start=parameters.start, window=parameters.window)}
     history[-1] = monitors
     alarm = judge(
         before.alarm.state if before else AlarmState(),

@@ -58,9 +58,11 @@ def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -
         if not wanted.includes_iteration(number):
             continue
         artifacts = run.artifacts.iterations[number - 1]
-        credited = read_credit(artifacts["credit"])
+        advantages = read_credit(artifacts["credit"])
         for index, trajectory in enumerate(read_trajectories(default_store().folder(artifacts["rollout"]))):
-            episode = ShownEpisode(run.name, "training", number, SAMPLED, _sample(run, trajectory, credited.get(index)))
+            episode = ShownEpisode(
+                run.name, "training", number, SAMPLED, _sample(run, trajectory, advantages.get(index))
+            )
             if wanted.includes(episode):
                 yield episode
 
@@ -74,7 +76,7 @@ def weighted_return(sample: Sample) -> float:
 def legible(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
     """Label the episodes and decode their tokens. Costly, so only for episodes to show. Baselines use `runs[0]`."""
     by_name = {run.name: run for run in runs}
-    shown = []
+    decoded_episodes = []
     for episode in episodes:
         run = by_name.get(episode.policy, runs[0])
         spelling = _spelling(default_store().folder(run.artifacts.prepared["tokenizer"]))
@@ -83,8 +85,8 @@ def legible(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> li
             label=f"{episode.policy} · {episode.when}",
             spelling=[spelling(turn.reply_tokens) for turn in episode.sample.trajectory.turns],
         )
-        shown.append(dataclasses.replace(episode, sample=sample))
-    return shown
+        decoded_episodes.append(dataclasses.replace(episode, sample=sample))
+    return decoded_episodes
 
 
 def instructions(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> dict[str, str]:
@@ -126,7 +128,7 @@ def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[
     From each task set the first tasks that fit, each with one greedy and one sampled episode of every policy and
     baseline; from each batch after which a policy was evaluated, the whole first group whose advantages differ.
     """
-    chosen: list[ShownEpisode] = []
+    sample: list[ShownEpisode] = []
     count = 0
     for occasion in OCCASIONS:
         episodes: list[ShownEpisode] = []
@@ -137,13 +139,13 @@ def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[
                     count += len(batch)
                     episodes += _first_group_with_spread(batch)
                 continue
-            played = [episode for episode in on_task_sets(run, wanted) if episode.occasion == occasion]
+            candidates = [episode for episode in on_task_sets(run, wanted) if episode.occasion == occasion]
             if place == 0:
-                played += [episode for episode in baseline_episodes(run, wanted) if episode.occasion == occasion]
-            count += len(played)
-            episodes += [episode for episode in played if episode.sample.trajectory.replica == 0]
-        chosen += whole_tasks(episodes, limit // len(OCCASIONS))
-    return legible(runs, chosen), count
+                candidates += [episode for episode in baseline_episodes(run, wanted) if episode.occasion == occasion]
+            count += len(candidates)
+            episodes += [episode for episode in candidates if episode.sample.trajectory.replica == 0]
+        sample += whole_tasks(episodes, limit // len(OCCASIONS))
+    return legible(runs, sample), count
 
 
 def paired(
@@ -171,9 +173,9 @@ def paired(
 
 def _last(episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
     """The episodes of the latest iteration."""
-    listed = list(episodes)
-    latest = max((episode.iteration or 0 for episode in listed), default=0)
-    return [episode for episode in listed if episode.iteration in (None, latest)]
+    episode_list = list(episodes)
+    latest = max((episode.iteration or 0 for episode in episode_list), default=0)
+    return [episode for episode in episode_list if episode.iteration in (None, latest)]
 
 
 def _first_group_with_spread(batch: Sequence[ShownEpisode]) -> list[ShownEpisode]:
@@ -200,9 +202,9 @@ def _evaluation(
                 yield episode
 
 
-def _sample(run: RecordedRun, trajectory: Trajectory, credited: TrajectoryAdvantages | None) -> Sample:
+def _sample(run: RecordedRun, trajectory: Trajectory, credit: TrajectoryAdvantages | None) -> Sample:
     rewards = {name: RewardSection(**values) for name, values in run.artifacts.experiment["rewards"].items()}
-    return Sample(run.name, trajectory, None, {}).with_credit(credited, rewards)
+    return Sample(run.name, trajectory, None, {}).with_credit(credit, rewards)
 
 
 @cache

@@ -48,14 +48,15 @@ def _metrics_of(artifacts: Iterable[tuple[IterationStage, Reference]]) -> dict[s
 def curves_of(run: RunArtifacts) -> dict[int, dict[str, float]]:
     """All metrics of a recorded run by iteration, 0 being the evaluation of the warm start."""
     by_iteration = {0: evaluation_metrics("validation", run.start, run.start_at_horizon)}
-    named = set(run.prepared.values())  # while a critic warms up, an iteration names the policy of an earlier stage
+    # While a critic warms up, an iteration names the policy of an earlier stage.
+    earlier_references = set(run.prepared.values())
     for number, artifacts in enumerate(run.iterations, start=1):
         own: dict[Reference, IterationStage] = {}
         for name, reference in artifacts.items():
             stage = next((stage for stage in iteration_stages.STAGES if stage.name == name), None)
-            if stage is not None and reference not in named:
+            if stage is not None and reference not in earlier_references:
                 own.setdefault(reference, stage)
-        named |= own.keys()
+        earlier_references |= own.keys()
         by_iteration[number] = _metrics_of((stage, reference) for reference, stage in own.items())
     return by_iteration
 

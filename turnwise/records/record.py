@@ -154,11 +154,11 @@ def _alone(method: Callable[Arguments, None]) -> Callable[Arguments, None]:
     """Keep threads out of a method of a record while another one is in one: runs are recorded as workers report."""
 
     @functools.wraps(method)
-    def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+    def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         with _recording:
             method(*args, **kwargs)
 
-    return called
+    return wrapper
 
 
 class AblationRecord:
@@ -250,7 +250,7 @@ class AblationRecord:
             child.mark_ended(run.ended)
         child.finish(run.policy.digest)
 
-    def _record_test(self, child: TrackedRun, run: Run, tested: Reference) -> None:
+    def _record_test(self, child: TrackedRun, run: Run, test: Reference) -> None:
         """Record the tested policy as a logged model, with its metrics and a few test episodes."""
         policy = child.log_policy(
             run.policy,
@@ -258,8 +258,8 @@ class AblationRecord:
             {"variant": run.variant, "seed": str(run.seed), "world": run.experiment.world.name},
             recorded_task_set(run.experiment, self._prepared, "test"),
         )
-        child.log_summary(evaluation_metrics("test", tested, run.test_at_horizon), policy)
-        episodes = {mode: read_evaluation(tested, mode) for mode in (SAMPLED, GREEDY)}
+        child.log_summary(evaluation_metrics("test", test, run.test_at_horizon), policy)
+        episodes = {mode: read_evaluation(test, mode) for mode in (SAMPLED, GREEDY)}
         traced = episodes[SAMPLED][: self._experiment.tracking.traces]
         weights = reward_weights(run.experiment)
         child.log_trajectories("test", traced, weights=weights, policy=policy)
@@ -318,11 +318,11 @@ class AblationRecord:
         """Record trajectories of the batch that this iteration learned from, with their advantages."""
         trajectories = self._trajectories_of(iteration.rollout)
         advantages = {index: credit.turns for index, credit in read_credit(iteration.credit).items()}
-        chosen = list(advantages)[: self._experiment.tracking.traces]
+        indices = list(advantages)[: self._experiment.tracking.traces]
         child.log_trajectories(
             f"batch/{iteration.number:04d}",
-            [trajectories[index] for index in chosen],
-            [advantages[index] for index in chosen],
+            [trajectories[index] for index in indices],
+            [advantages[index] for index in indices],
             reward_weights(run.experiment),
         )
 
@@ -336,7 +336,7 @@ def episode_columns(
     episodes: Mapping[str, Sequence[Trajectory]], rewards: Sequence[str]
 ) -> dict[str, list[str | int | float | bool]]:
     """A row for each episode, by column: its task, how replies were chosen, what came of it, and its raw rewards."""
-    rows = [(mode, each) for mode, played in episodes.items() for each in played]
+    rows = [(mode, each) for mode, trajectories in episodes.items() for each in trajectories]
     return {
         "task": [each.task.id for _, each in rows],
         "replies": [mode for mode, _ in rows],

@@ -97,9 +97,9 @@ def _git(folder: Path, *arguments: str, text: str | None = None) -> subprocess.C
 
 def _require(answer: subprocess.CompletedProcess[bytes]) -> None:
     if answer.returncode:
-        said = answer.stderr.decode("utf-8", "replace").strip()
+        output = answer.stderr.decode("utf-8", "replace").strip()
         raise ConfigurationError(
-            f"git must check the run's code out; {' '.join(answer.args)} answered: {said}", "TW-git-failed"
+            f"git must check the run's code out; {' '.join(answer.args)} answered: {output}", "TW-git-failed"
         )
 
 
@@ -107,9 +107,9 @@ def one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
     """The commit and the diff's digest that the runs share. Raises ConfigurationError if they share none."""
     states = {(run.tags.get("commit", "none"), run.tags.get("uncommitted", "none")): run.name for run in runs}
     if len(states) > 1:
-        listed = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
+        listing = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
         raise ConfigurationError(
-            f"runs are reproduced together when one code made them; found {listed}: name one run", "TW-several-commits"
+            f"runs are reproduced together when one code made them; found {listing}: name one run", "TW-several-commits"
         )
     return next(iter(states))
 
@@ -127,8 +127,8 @@ def repeat(run: RecordedRun, folder: Path, settings: Sequence[str] = ()) -> Reco
             f"the run must end to be compared; {' '.join(command)} ended with {ended.returncode}",
             "TW-reproduction-failed",
         )
-    (again,) = find_runs(sqlite_address(folder / ".turnwise" / "mlflow.db"), run.name)
-    return again
+    (repetition,) = find_runs(sqlite_address(folder / ".turnwise" / "mlflow.db"), run.name)
+    return repetition
 
 
 def store_of(folder: Path) -> Store:
@@ -155,19 +155,19 @@ def margin_of(runs: Sequence[RecordedRun], margin: float | None) -> float:
 
 def answer(
     variant: str,
-    again: Mapping[int, tuple[RecordedRun, bool]],
+    repetitions: Mapping[int, tuple[RecordedRun, bool]],
     recorded: Mapping[int, RecordedRun],
     elsewhere: Store,
     margin: float,
 ) -> tuple[bool, str]:
     """Whether the repetition of one variant gives the same bits or results within the margin, and the answer in words.
 
-    `again` has by seed each run that was made again, and whether it has the same bits; `recorded` all runs of the
+    `repetitions` has by seed each run that was made again, and whether it has the same bits; `recorded` all runs of the
     variant that were recorded, which show how results vary with the seed.
     """
-    if all(same for _, same in again.values()):
+    if all(same for _, same in repetitions.values()):
         return True, f"{variant}: the same bits"
-    if untested := [seed for seed, (run, _) in again.items() if run.artifacts.test is None]:
+    if untested := [seed for seed, (run, _) in repetitions.items() if run.artifacts.test is None]:
         return False, f"{variant}: differs: seed {untested[0]} was tested then, and now is not"
     world = next(iter(recorded.values())).artifacts.world
     column = world.primary_column
@@ -178,7 +178,7 @@ def answer(
     }
     now = {
         seed: mean(values)
-        for seed, (run, _) in again.items()
+        for seed, (run, _) in repetitions.items()
         if run.artifacts.test is not None
         and (values := task_means(read_trajectories(elsewhere.folder(run.artifacts.test) / SAMPLED), column).values())
     }
@@ -197,28 +197,28 @@ def _in_words(comparison: Repeat, measure: str) -> str:
         if difference.low is None or difference.high is None
         else f" ({level} {signed(difference.low, 3)} to {signed(difference.high, 3)})"
     )
-    shown = f"{measure} {signed(difference.value, 3)}{interval} over {seeds}"
-    said = f"{comparison.answer}: {shown}; the margin is {comparison.margin:g}"
+    difference_text = f"{measure} {signed(difference.value, 3)}{interval} over {seeds}"
+    text = f"{comparison.answer}: {difference_text}; the margin is {comparison.margin:g}"
     if comparison.answer != "undecided":
-        return said
+        return text
     if difference.low is None:
-        return f"{said}; one recorded seed does not show how runs vary: record others, and reproduce the ablation"
+        return f"{text}; one recorded seed does not show how runs vary: record others, and reproduce the ablation"
     if comparison.further is None:
-        return f"{said}; a thousand seeds would not decide it: take a wider margin or more test tasks"
-    return f"{said}; repeating {comparison.further} more would decide it four times in five if nothing differs"
+        return f"{text}; a thousand seeds would not decide it: take a wider margin or more test tasks"
+    return f"{text}; repeating {comparison.further} more would decide it four times in five if nothing differs"
 
 
-def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Console) -> bool:
+def equal(run: RecordedRun, repetition: RecordedRun, elsewhere: Store, console: Console) -> bool:
     """Whether a run and its repetition have the same artifacts; prints that, or where and why they first differ.
 
     `elsewhere` is the store of the repetition; the original run's is the current home's.
     """
-    compared = steps(run.artifacts, again.artifacts)
-    different = first_difference(compared)
+    pairs = steps(run.artifacts, repetition.artifacts)
+    different = first_difference(pairs)
     if different is None:
-        console.print(f"{run.name}: equal, all {len(compared)} artifacts to the bit, from the task sets to the test")
+        console.print(f"{run.name}: equal, all {len(pairs)} artifacts to the bit, from the task sets to the test")
         return True
-    place = compared.index(different)
+    place = pairs.index(different)
     console.print(
         f"{run.name}: the first {place} artifacts are equal; the first that differs is {different.name}: recorded as "
         f"{different.recorded}, now {different.again}"
@@ -260,5 +260,5 @@ def _write_parameters(run: RecordedRun, folder: Path) -> str:
 
 def _environment(folder: Path) -> dict[str, str]:
     """The environment of the repetition: that of this process, without variables that name other folders."""
-    kept = {name: value for name, value in os.environ.items() if name not in OF_THE_OUTER_RUN}
-    return {**kept, "PYTHONPATH": str(folder)}
+    environment = {name: value for name, value in os.environ.items() if name not in OF_THE_OUTER_RUN}
+    return {**environment, "PYTHONPATH": str(folder)}

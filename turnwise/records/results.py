@@ -98,14 +98,14 @@ def parameters_digest(experiment: Experiment) -> str:
 def _brought(experiment: Experiment, prepared: Prepared) -> list[str]:
     """Content digests of the inputs from outside that the parameters name: a pretrained policy, conversations."""
     policy = pretrained(experiment.policy)
-    said = [prepared.demonstrations.digest] if experiment.data.conversations is not None else []
-    return [*([policy.content] if policy else []), *said]
+    demonstrations = [prepared.demonstrations.digest] if experiment.data.conversations is not None else []
+    return [*([policy.content] if policy else []), *demonstrations]
 
 
 def write_results(folder: Path, data: ReportData, digests: Mapping[str, Any]) -> None:
     """Write all files of `results/<name>`: the report, which is not drawn again if it is there, and `digests.json`."""
-    drawn = home() / "drawn" / f"{digest_of(str(folder))}.json"
-    write_report(data, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()}, drawn)
+    drawing_record = home() / "drawn" / f"{digest_of(str(folder))}.json"
+    write_report(data, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()}, drawing_record)
 
 
 def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
@@ -257,15 +257,15 @@ def stage_seconds(runs: Sequence[Run], evaluations: Sequence[Reference] = ()) ->
 def recorded_seconds(runs: Sequence[RunArtifacts]) -> dict[str, float]:
     """The same of recorded runs, whose iterations name each artifact, also one that an earlier stage has made."""
     evaluation = iteration_stages.recorded_groups()["validation"]
-    described = {stage.name: stage for stage in reversed(iteration_stages.STAGES)}
+    stages = {stage.name: stage for stage in reversed(iteration_stages.STAGES)}
     stage_of: dict[Reference, iteration_stages.IterationStage] = {}
     for run in runs:
         outside = (run.start, run.start_at_horizon, run.test, run.test_at_horizon)
         stage_of |= {reference: evaluation for reference in outside if reference is not None}
         for name, reference in (each for iteration in run.iterations for each in iteration.items()):
             # The first mention counts: a critic on the policy's trunk is named after the policy that it is.
-            if name in described and reference not in run.prepared.values():
-                stage_of.setdefault(reference, described[name])
+            if name in stages and reference not in run.prepared.values():
+                stage_of.setdefault(reference, stages[name])
     return _by_account(stage_of)
 
 

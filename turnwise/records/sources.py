@@ -50,13 +50,15 @@ from turnwise.world import SPLITS, Column
 DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>[^/]+)(/(?P<column>.+))?")
 """A difference of two rows, with a minus sign as in the report or with a hyphen as typed, and a column of COMPARED."""
 COMPARED: Mapping[str, Callable[[Comparison, bool], float | None]] = {
-    "difference": lambda found, turned: -found.difference.value if turned else found.difference.value,
-    "p": lambda found, turned: found.p,
-    "corrected p": lambda found, turned: found.corrected,
-    "exact p": lambda found, turned: found.exact,
-    "effect": lambda found, turned: -found.effect if turned and found.effect is not None else found.effect,
-    "improvement": lambda found, turned: (
-        1.0 - found.improvement if turned and found.improvement is not None else found.improvement
+    "difference": lambda comparison, swap: -comparison.difference.value if swap else comparison.difference.value,
+    "p": lambda comparison, swap: comparison.p,
+    "corrected p": lambda comparison, swap: comparison.corrected,
+    "exact p": lambda comparison, swap: comparison.exact,
+    "effect": lambda comparison, swap: (
+        -comparison.effect if swap and comparison.effect is not None else comparison.effect
+    ),
+    "improvement": lambda comparison, swap: (
+        1.0 - comparison.improvement if swap and comparison.improvement is not None else comparison.improvement
     ),
 }
 """What the report's verdicts tell of a comparison, as it stands or with its two rows turned round."""
@@ -106,7 +108,7 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None,
         values = [source.value for source in sources if source.value is not None]
         manner = f"mean of {len(values)} {'runs' if sources[0].run else 'evaluations'}" if len(values) > 1 else ""
         return NumberAnswer(mean(values) if values else None, manner, sources)
-    number = next((number for read in READERS if (number := read(what, runs)) is not None), None)
+    number = next((number for reader in READERS if (number := reader(what, runs)) is not None), None)
     number = number or _answer_cost(what, runs, opened)
     if number is None:
         variants, baselines = [run.artifacts.variant for run in runs], [name for run in runs for name in run.baselines]
@@ -135,8 +137,8 @@ def sources_of(what: str, runs: Sequence[RecordedRun], iteration: int | None = N
 
     Empty if no run has it.
     """
-    for read in (_metric_source, _curve_source):
-        if sources := [source for run in runs if (source := read(what, run, iteration)) is not None]:
+    for find_source in (_metric_source, _curve_source):
+        if sources := [source for run in runs if (source := find_source(what, run, iteration)) is not None]:
             return sources
     return [source for run in runs if (source := _variant_source(what, run)) is not None] or _row_sources(what, runs)
 
@@ -168,9 +170,9 @@ def _curve_source(what: str, run: RecordedRun, iteration: int | None) -> Source 
 
 def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Reference | None:
     artifacts = run.artifacts
-    of_no_iteration = {"test": artifacts.test, "test_at_horizon": artifacts.test_at_horizon}
-    if group in of_no_iteration:
-        return of_no_iteration[group]
+    test_evaluations = {"test": artifacts.test, "test_at_horizon": artifacts.test_at_horizon}
+    if group in test_evaluations:
+        return test_evaluations[group]
     if iteration == 0:
         return {"validation": artifacts.start, "validation_at_horizon": artifacts.start_at_horizon}.get(group)
     stage = recorded_groups().get(group)
@@ -187,9 +189,9 @@ def _latest(name: str, run: RecordedRun, iteration: int | None) -> Reference | N
 
 def _variant_source(what: str, run: RecordedRun) -> Source | None:
     """A run's contribution to a table cell, named by the variant, a slash and the column's heading."""
-    heading, tested = _after(run.artifacts.variant, what), run.artifacts.test
-    value = None if heading is None or tested is None else _value(heading, tested, run)
-    return None if tested is None or value is None else Source(value, tested, run)
+    heading, test = _after(run.artifacts.variant, what), run.artifacts.test
+    value = None if heading is None or test is None else _value(heading, test, run)
+    return None if test is None or value is None else Source(value, test, run)
 
 
 def _row_sources(what: str, runs: Sequence[RecordedRun]) -> list[Source]:
@@ -218,12 +220,12 @@ def _answer_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer |
     match = DIFFERENCE.fullmatch(what)
     if match is None:
         return None
-    one, other, named = match["first"], match["second"], match["column"] or "difference"
-    column = named.removeprefix(OF_GREEDY)
+    one, other, full_column = match["first"], match["second"], match["column"] or "difference"
+    column = full_column.removeprefix(OF_GREEDY)
     if column not in COMPARED:
         return None
     groups = grouped(runs)
-    judgement = _judgement(groups, named)
+    judgement = _judgement(groups, full_column)
     for comparison in judgement.comparisons:
         if {comparison.first, comparison.second} == {one, other}:
             sources = [*_tests(one, groups, judgement.measure), *_tests(other, groups, judgement.measure)]
@@ -239,8 +241,8 @@ def _once(sources: Sequence[Source]) -> str:
     races = {run.race for source in sources if (run := source.run) is not None and run.race is not None}
     if not races:
         return ""
-    found = " ".join(sorted(filter(None, races))) or "seeds are still added"
-    return f"; tested once, as if the number of seeds had been fixed. At all looks together: {found}"
+    verdicts = " ".join(sorted(filter(None, races))) or "seeds are still added"
+    return f"; tested once, as if the number of seeds had been fixed. At all looks together: {verdicts}"
 
 
 def _judgement(groups: Sequence[Group], column: str) -> Judgement:
@@ -250,15 +252,15 @@ def _judgement(groups: Sequence[Group], column: str) -> Judgement:
 
 def _answer_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A number from the report's verdicts on one variant."""
-    variant, _, named = what.rpartition("/")
-    heading = named.removeprefix(OF_GREEDY)
+    variant, _, full_heading = what.rpartition("/")
+    heading = full_heading.removeprefix(OF_GREEDY)
     groups = grouped(runs) if heading in STANDING else []
     if variant not in [group.name for group in groups]:
         return None
     if heading == GAIN:
-        difference = named.replace(GAIN, "difference")
+        difference = full_heading.replace(GAIN, "difference")
         return _answer_difference(f"{variant} - {WARM_START}/{difference}", runs)
-    judgement = _judgement(groups, named)
+    judgement = _judgement(groups, full_heading)
     (standing,) = (each for each in judgement.standings if each.name == variant)
     area = next((each.area for each in judgement.learning if each.name == variant), None)
     intervals = (standing.mean, standing.interquartile_mean, standing.normalised, area)
@@ -284,10 +286,10 @@ def _answer_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | 
     judgement = judged(groups, threshold)
     tests = _tests(variant, groups, judgement.measure)
     if match["what"] == "iterations to":
-        (reached,) = (each.reached for each in judgement.learning if each.name == variant)
-        arrived = sum(at is not None for at in reached.at)
+        (times,) = (each.reached for each in judgement.learning if each.name == variant)
+        reached_count = sum(at is not None for at in times.at)
         sources = [source for test in tests if test.run for source in _on_the_way(test.run)]
-        return NumberAnswer(reached.median, f"median over runs; {arrived} of {len(reached.at)} reached it", sources)
+        return NumberAnswer(times.median, f"median over runs; {reached_count} of {len(times.at)} reached it", sources)
     profile = judgement.profiles.get(variant, [])
     share = next((share for at, share in profile if math.isclose(at, threshold)), None)
     return None if share is None else NumberAnswer(share.value, f"of {judgement.measure}, tasks and runs", tests)
@@ -363,17 +365,17 @@ def print_answer(what: str, number: NumberAnswer, console: Console) -> None:
     for place, source in enumerate(number.sources):
         later = number.sources[place + 1 : place + 2]
         branch = root
-        said = "" if source.value is None else f"{source.value:.4g}  "
+        value_text = "" if source.value is None else f"{source.value:.4g}  "
         if source.run is not None:
             if [each.run for each in later] == [source.run]:
-                root.add(Text(f"{said}run {source.run.name}  {shortened(source.reference)}"))
+                root.add(Text(f"{value_text}run {source.run.name}  {shortened(source.reference)}"))
                 continue
-            branch = root.add(Text(f"{said}run {source.run.name}  MLflow {source.run.id[:SHOWN_DIGITS]}"))
+            branch = root.add(Text(f"{value_text}run {source.run.name}  MLflow {source.run.id[:SHOWN_DIGITS]}"))
             parameters = digest_of(source.run.artifacts.experiment)
             branch.add(Text(f"parameters {parameters[:SHOWN_DIGITS]}  artifacts.json of the run"))
             _add_task_sets(branch, source.run)
         elif source.row:
-            branch = root.add(Text(f"{said}{source.row}"))
+            branch = root.add(Text(f"{value_text}{source.row}"))
         _add_ancestry(branch, source.reference)
     console.print(root)
 
@@ -387,8 +389,8 @@ def _add_ancestry(branch: Tree, reference: Reference) -> None:
         artifacts = "1 artifact" if code.artifacts == 1 else f"{code.artifacts} artifacts"
         made_by = "code outside of Git" if code.commit == "none" else f"commit {code.commit[:SHOWN_DIGITS]} {diff}"
         branch.add(Text(f"{artifacts} by {made_by}"))
-    if of_platforms := platforms(tree):
-        branch.add(Text("platform " + ", ".join(digest[:SHOWN_DIGITS] for digest in of_platforms)))
+    if platform_digests := platforms(tree):
+        branch.add(Text("platform " + ", ".join(digest[:SHOWN_DIGITS] for digest in platform_digests)))
 
 
 def _add_task_sets(branch: Tree, run: RecordedRun) -> None:

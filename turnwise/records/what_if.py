@@ -158,12 +158,12 @@ class WhatIfResult:
         for index, episode in enumerate(self.episodes):
             trajectory = next(iter(episode.values())).trajectory
             for place in range(len(trajectory.turns)):
-                named = {"episode": index, "task": trajectory.task.id, "group": trajectory.group, "turn": place}
+                turn_key = {"episode": index, "task": trajectory.task.id, "group": trajectory.group, "turn": place}
                 values = {
                     name: None if sample.advantages is None else sample.advantages[place]
                     for name, sample in episode.items()
                 }
-                rows.append({**named, **values})
+                rows.append({**turn_key, **values})
         return pd.DataFrame(rows)
 
     def write(self, folder: str | Path | None = None) -> Path:
@@ -173,7 +173,7 @@ class WhatIfResult:
         return to
 
 
-def of_turns(advantages: Mapping[int, TrajectoryAdvantages]) -> dict[int, list[float]]:
+def turn_advantages(advantages: Mapping[int, TrajectoryAdvantages]) -> dict[int, list[float]]:
     """By trajectory, the advantages of its turns."""
     return {index: each.turns for index, each in advantages.items()}
 
@@ -194,7 +194,10 @@ def side_by_side(
 ) -> list[Compared]:
     """Each of these trajectories with the advantages of every rule, by its index in the rollout."""
     return [
-        {name: sample.with_credit(of_rule.get(index), rewards[name]) for name, of_rule in advantages.items()}
+        {
+            name: sample.with_credit(rule_advantages.get(index), rewards[name])
+            for name, rule_advantages in advantages.items()
+        }
         for index, sample in samples.items()
     ]
 
@@ -205,10 +208,10 @@ def most_different(advantages: Advantages, groups: Sequence[int], limit: int) ->
     Rules differ in scale, so each is divided by its root mean square.
     """
     scaled = []
-    for of_rule in advantages.values():
-        flat = np.array([value for each in of_rule.values() for value in each.turns])
+    for rule_advantages in advantages.values():
+        flat = np.array([value for each in rule_advantages.values() for value in each.turns])
         size = float(np.sqrt((flat**2).mean())) if len(flat) and flat.any() else 1.0
-        scaled.append({index: np.array(each.turns) / size for index, each in of_rule.items()})
+        scaled.append({index: np.array(each.turns) / size for index, each in rule_advantages.items()})
     members: dict[int, list[int]] = {}
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)
@@ -217,12 +220,12 @@ def most_different(advantages: Advantages, groups: Sequence[int], limit: int) ->
         rows = [[each[index] for each in scaled if index in each] for index in members[group]]
         return sum(float(np.ptp(np.stack(row), axis=0).sum()) for row in rows if len(row) > 1)
 
-    chosen: list[int] = []
+    selected: list[int] = []
     for group in sorted(members, key=difference, reverse=True):
-        if chosen and len(chosen) + len(members[group]) > limit:
+        if selected and len(selected) + len(members[group]) > limit:
             break
-        chosen += members[group][:limit]
-    return chosen
+        selected += members[group][:limit]
+    return selected
 
 
 NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
@@ -261,16 +264,16 @@ def credit_rollouts(
     sections = reward_sections(imported, weights)
     advantages, left_out = credit_imported(imported, credits, sections)
     groups = [each.group for each in imported.trajectories]
-    of_groups = f"{count} groups" if (count := len(set(groups))) > 1 else "1 group"
-    named = ", ".join(f"{name} ({each.level}, weight {each.weight:g})" for name, each in sections.items())
+    group_count = f"{count} groups" if (count := len(set(groups))) > 1 else "1 group"
+    reward_list = ", ".join(f"{name} ({each.level}, weight {each.weight:g})" for name, each in sections.items())
     report = WhatIf(
         title=f"What if: {paths[0].name}",
-        rollout=f"{len(groups)} episodes in {of_groups} of {', '.join(map(str, paths))}, read as {imported.format}. "
-        f"Rewards: {named}.",
-        rules=compare_rules({name: of_turns(each) for name, each in advantages.items()}),
+        rollout=f"{len(groups)} episodes in {group_count} of {', '.join(map(str, paths))}, read as {imported.format}. "
+        f"Rewards: {reward_list}.",
+        rules=compare_rules({name: turn_advantages(each) for name, each in advantages.items()}),
         notes=[
             "There is no policy here, and so no gradient: credit needs rewards, groups, turns and lengths alone.",
-            f"Lengths are counted in {imported.counted}.",
+            f"Lengths are counted in {imported.length_measure}.",
             *imported.notes,
         ],
         left_out=left_out,
@@ -285,14 +288,14 @@ def credit_rollouts(
         episodes,
         [episodes[index] for index in most_different(advantages, groups, shown)],
         paths[0].stem,
-        "word" if imported.counted == WORDS else "token",
+        "word" if imported.length_measure == WORDS else "token",
     )
 
 
-def read_rules(named: Sequence[str]) -> dict[str, Credit]:
+def read_rules(titles: Sequence[str]) -> dict[str, Credit]:
     """Credit rules by their titles: `NAME`, or `NAME OPTION=VALUE ...`. Raises ConfigurationError for an unknown."""
     rules = {}
-    for title in named:
+    for title in titles:
         name, *options = title.split()
         try:
             estimator_of(name)
@@ -340,15 +343,15 @@ def credit_imported(
         if lacking := [NEEDS[need] for need in estimator.needs if need in OF_A_POLICY]:
             left_out[title] = f"it needs {' and '.join(lacking)}, which no file of rollouts has"
             continue
-        kept = trainable(arrays, None, grouped=estimator.grouped)
-        if not kept:
+        indices = trainable(arrays, None, grouped=estimator.grouped)
+        if not indices:
             left_out[title] = "it compares within groups, and no group has two episodes"
             continue
         try:
-            batch = CreditBatch.of(arrays.select(kept), rewards)
+            batch = CreditBatch.of(arrays.select(indices), rewards)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                advantages[title] = rollout_advantages(kept, batch, credit).by_trajectory()
+                advantages[title] = rollout_advantages(indices, batch, credit).by_trajectory()
         except CreditError as error:
             left_out[title] = str(error)
     if not advantages:

@@ -63,10 +63,10 @@ def course_of(
     """The course of a run: from its first evaluation, what each iteration made, and what it did not have to pay for."""
     totals: dict[str, float | None] = dict.fromkeys(BUDGET_AXES, 0.0)
     evaluations, spent = [start], {axis: [0.0] for axis in BUDGET_AXES}
-    paid = set(prepared)
+    paid_artifacts = set(prepared)
     for artifacts in iterations:
-        new = {reference for name, reference in artifacts.items() if name not in spending.free} - paid
-        paid |= new
+        new = {reference for name, reference in artifacts.items() if name not in spending.free} - paid_artifacts
+        paid_artifacts |= new
         for axis, total in totals.items():
             cost = None if total is None else _cost(axis, artifacts, new, spending)
             totals[axis] = None if total is None or cost is None else total + cost
@@ -89,11 +89,11 @@ def costs_of(
 ) -> Costs | None:
     """How runs compare at an equal cost; None where no axis was measured. Further arguments: `at_written_budget`."""
     at_equal = at_equal_budgets(courses, world)
-    written = None if budget is None else at_written_budget(courses, world, budget, until, left_out)
-    if not at_equal and written is None:
+    at_budget = None if budget is None else at_written_budget(courses, world, budget, until, left_out)
+    if not at_equal and at_budget is None:
         return None
     column = world.primary_column
-    return Costs(column.heading, SHARE if column.percent else "", cost_curves(courses, world), at_equal, written)
+    return Costs(column.heading, SHARE if column.percent else "", cost_curves(courses, world), at_equal, at_budget)
 
 
 def cost_curves(courses: Sequence[Course], world: World) -> list[CostCurve]:
@@ -129,15 +129,15 @@ def at_written_budget(
     budget. `left_out`: further runs, which a fault has left out.
     """
     axis, amount = budget.axis, budget.amount
-    written = AtWrittenBudget(axis, amount, budget.heading, None)
+    at_budget = AtWrittenBudget(axis, amount, budget.heading, None)
     if unmeasured := [each.name for each in courses if axis not in each.spent]:
-        return replace(written, because=f"it was not recorded what {', '.join(unmeasured)} spent")
-    if short := [each for each in courses if not each.ended and each.reached(axis) < amount]:
-        least = min(short, key=lambda each: each.reached(axis))
+        return replace(at_budget, because=f"it was not recorded what {', '.join(unmeasured)} spent")
+    if short_runs := [each for each in courses if not each.ended and each.reached(axis) < amount]:
+        least = min(short_runs, key=lambda each: each.reached(axis))
         return replace(
-            written,
-            because=f"{len(short)} of {len(courses)} runs had not spent as much by their last evaluation, the least "
-            f"{least.name} with {least.reached(axis):,.0f}; nothing is said beyond the shortest "
+            at_budget,
+            because=f"{len(short_runs)} of {len(courses)} runs had not spent as much by their last evaluation, the "
+            f"least {least.name} with {least.reached(axis):,.0f}; nothing is said beyond the shortest "
             "run",
         )
     column = world.primary_column
@@ -151,11 +151,11 @@ def at_written_budget(
         share=column.percent,
     )
     if until is not None:
-        runs = {name: dict(of_variant.runs) for name, of_variant in results.items()}
+        runs = {name: dict(variant_results.runs) for name, variant_results in results.items()}
         for each in left_out:
             runs.setdefault(each.variant, {})[each.seed] = {}
         judgement = with_looks(judgement, Looks(runs, starts, until, worth=worth_having(until, column.percent)))
-    return replace(written, judgement=judgement)
+    return replace(at_budget, judgement=judgement)
 
 
 def _at_equal_budget(courses: Sequence[Course], world: World, axis: str) -> AtEqualBudget:
@@ -165,7 +165,7 @@ def _at_equal_budget(courses: Sequence[Course], world: World, axis: str) -> AtEq
     return AtEqualBudget(
         axis,
         spent,
-        {name: student_over_seeds(list(compared.means.values()), within=within) for name, compared in results.items()},
+        {name: student_over_seeds(list(each.means.values()), within=within) for name, each in results.items()},
         [
             (one, other, compare(one, results[one], other, results[other]).difference)
             for one, other in itertools.combinations(results, 2)
@@ -178,7 +178,7 @@ def _results(courses: Sequence[Course], world: World, axis: str, budget: float) 
     runs: dict[str, dict[int, dict[str, float]]] = {}
     for course in courses:
         runs.setdefault(course.variant, {})[course.seed] = _tasks_at(course, world, axis, budget)
-    return {name: Results(of_variant) for name, of_variant in runs.items()}
+    return {name: Results(variant_runs) for name, variant_runs in runs.items()}
 
 
 def _tasks_at(course: Course, world: World, axis: str, budget: float) -> dict[str, float]:
@@ -203,8 +203,10 @@ def _around(evaluations: Sequence[tuple[float, Value]], budget: float) -> Sequen
 
 def _ascending(course: Course, axis: str, values: Sequence[Value | None]) -> list[tuple[float, Value]]:
     """(spent, value) of each evaluation that has one; of several after the same cost, the last."""
-    known = {spent: value for spent, value in zip(course.spent[axis], values, strict=True) if value is not None}
-    return list(known.items())
+    values_by_cost = {
+        spent: value for spent, value in zip(course.spent[axis], values, strict=True) if value is not None
+    }
+    return list(values_by_cost.items())
 
 
 def _cost(axis: str, artifacts: Mapping[str, Reference], new: Set[Reference], spending: Spending) -> float | None:

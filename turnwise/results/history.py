@@ -38,8 +38,8 @@ class RunHistory(NamedRun):
 
     def series(self, artifact: str, metric: str) -> list[tuple[int, float]]:
         """(iteration, value) of a metric of an artifact, for the iterations that have it; iterations count from 1."""
-        numbered = enumerate(self.iterations, start=1)
-        by_number = ((number, self._metrics(iteration, artifact)) for number, iteration in numbered)
+        numbered_iterations = enumerate(self.iterations, start=1)
+        by_number = ((number, self._metrics(iteration, artifact)) for number, iteration in numbered_iterations)
         return [(number, metrics[metric]) for number, metrics in by_number if metric in metrics]
 
     def metrics(self, artifact: str) -> list[str]:
@@ -117,8 +117,8 @@ def alarms(runs: Sequence[RunHistory], records: Sequence[Sequence[AlarmRecord]])
     """All alarms that were raised, run by run; `records` has per run those of its iterations."""
     return [
         AlarmRaised(run.variant, run.seed, record.iteration, words, record.response)
-        for run, of_run in zip(runs, records, strict=True)
-        for record in of_run
+        for run, run_records in zip(runs, records, strict=True)
+        for record in run_records
         for words in record.raised.values()
     ]
 
@@ -133,11 +133,11 @@ def work(runs: Sequence[RunHistory], opened: Opener) -> list[VariantWork]:
 
 def work_of(name: str, runs: Sequence[RunHistory], opened: Opener) -> VariantWork:
     """The work of these runs together, under the name of their variant or a name of their own."""
-    played = [_count(opened(iteration["rollout"])) for run in runs for iteration in run.iterations]
+    rollout_counts = [_count(opened(iteration["rollout"])) for run in runs for iteration in run.iterations]
     folders = [default_store().folder(evaluation) for run in runs for evaluation in run.evaluations]
-    evaluated = [_count(folder / mode) for folder in folders for mode in (GREEDY, SAMPLED)]
+    evaluation_counts = [_count(folder / mode) for folder in folders for mode in (GREEDY, SAMPLED)]
     trained = [value for run in runs for _, value in run.series("policy", "tokens")]
-    episodes, turns, replies, observations = (sum(column) for column in zip(*played, strict=True))
+    episodes, turns, replies, observations = (sum(column) for column in zip(*rollout_counts, strict=True))
     return VariantWork(
         variant=name,
         runs=len(runs),
@@ -146,7 +146,7 @@ def work_of(name: str, runs: Sequence[RunHistory], opened: Opener) -> VariantWor
         sampled_tokens=replies,
         read_tokens=observations,
         trained_tokens=round(sum(trained)),
-        evaluation_tokens=sum(of_replies for _, _, of_replies, _ in evaluated),
+        evaluation_tokens=sum(reply_tokens for _, _, reply_tokens, _ in evaluation_counts),
     )
 
 

@@ -107,14 +107,16 @@ class Compared:
     @cached_property
     def evaluations(self) -> list[list[Reference | None]]:
         """By run and iteration the evaluation on the validation task set, where there was one."""
-        return [[made.get("evaluation") for made in of_run] for of_run in self.iterations]
+        return [[iteration.get("evaluation") for iteration in run_iterations] for run_iterations in self.iterations]
 
     @cached_property
     def histories(self) -> list[RunHistory]:
         """The courses of the runs."""
         return [
-            RunHistory(run.variant, run.seed, made, [start, *(each for each in evaluations if each is not None), test])
-            for run, start, made, evaluations, test in zip(
+            RunHistory(
+                run.variant, run.seed, iterations, [start, *(each for each in evaluations if each is not None), test]
+            )
+            for run, start, iterations, evaluations, test in zip(
                 self.parameters.runs, self.starts, self.iterations, self.evaluations, self.tests, strict=True
             )
         ]
@@ -252,18 +254,18 @@ class Compared:
         for run in first_runs.values():
             for place in sorted({0, len(run.iterations) - 1}):
                 trajectories = read_trajectories(opened(run.iterations[place]["rollout"]))
-                credited = read_credit(run.iterations[place]["credit"])
-                advantages = {index: credit.turns for index, credit in credited.items()}
+                credit_by_index = read_credit(run.iterations[place]["credit"])
+                advantages = {index: credit.turns for index, credit in credit_by_index.items()}
                 for name, index in _contrast(trajectories, advantages).items():
                     label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"
-                    spelt = [spelling(turn.reply_tokens) for turn in trajectories[index].turns]
-                    shown = Sample(label, trajectories[index], None, {}, spelling=spelt)
-                    yield shown.with_credit(credited[index], self.parameters.rewards[run.variant])
+                    token_texts = [spelling(turn.reply_tokens) for turn in trajectories[index].turns]
+                    sample = Sample(label, trajectories[index], None, {}, spelling=token_texts)
+                    yield sample.with_credit(credit_by_index[index], self.parameters.rewards[run.variant])
 
     def _lost_shares(self) -> dict[str, float]:
         """By policy, the share (0 to 1) of its test episodes that was lost: sampled or greedy, whichever lost more."""
         names = [run.name for run in self.parameters.runs]
-        played = {**self.baselines, WARM_START: self.warm_start, **dict(zip(names, self.tests, strict=True))}
+        evaluations = {**self.baselines, WARM_START: self.warm_start, **dict(zip(names, self.tests, strict=True))}
         return {
             name: max(
                 (
@@ -273,7 +275,7 @@ class Compared:
                 ),
                 default=0.0,
             )
-            for name, evaluation in played.items()
+            for name, evaluation in evaluations.items()
         }
 
 

@@ -119,23 +119,23 @@ class Sample:
 
     def __post_init__(self) -> None:
         if self.advantages is not None and len(self.advantages) != len(self.trajectory.turns):
-            found = f"{len(self.advantages)} advantages for {len(self.trajectory.turns)} turns"
-            raise ValueError(f"sample {self.label!r} must have one advantage per turn; found {found}")
+            actual = f"{len(self.advantages)} advantages for {len(self.trajectory.turns)} turns"
+            raise ValueError(f"sample {self.label!r} must have one advantage per turn; found {actual}")
         lengths = [len(turn.reply_tokens) for turn in self.trajectory.turns]
         for name, rows in (("advantage", self.token_advantages), ("spelling", self.spelling)):
             if rows is not None and [len(row) for row in rows] != lengths:
-                found = f"{[len(row) for row in rows]} for replies of {lengths}"
+                actual = f"{[len(row) for row in rows]} for replies of {lengths}"
                 raise ValueError(
-                    f"sample {self.label!r} must have one {name} per reply token of each turn; found {found}"
+                    f"sample {self.label!r} must have one {name} per reply token of each turn; found {actual}"
                 )
 
-    def with_credit(self, credited: TrajectoryAdvantages | None, rewards: Mapping[str, RewardSection]) -> Sample:
+    def with_credit(self, credit: TrajectoryAdvantages | None, rewards: Mapping[str, RewardSection]) -> Sample:
         """The sample with its advantages by a rule, None where that leaves it out, and the rewards that count in it."""
         lengths = [len(turn.reply_tokens) for turn in self.trajectory.turns]
         return dataclasses.replace(
             self,
-            advantages=None if credited is None else credited.turns,
-            token_advantages=None if credited is None else credited.by_turn(lengths),
+            advantages=None if credit is None else credit.turns,
+            token_advantages=None if credit is None else credit.by_turn(lengths),
             rewards={name: Reward("", section.level, section.weight) for name, section in rewards.items()},
         )
 

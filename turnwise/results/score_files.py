@@ -71,11 +71,11 @@ def read_score_files(paths: Sequence[Path]) -> pd.DataFrame:
     places: list[str] = []
     rows: list[Row] = []
     for path, resolved in zip(paths, roots, strict=True):
-        named = _named_by_path(resolved, roots)
+        path_columns = _named_by_path(resolved, roots)
         count = len(rows)
         for place, row in _rows(path):
             places.append(f"{path}, {place}")
-            rows.append({**named, **row})
+            rows.append({**path_columns, **row})
         if len(rows) == count:
             raise ConfigurationError(
                 f"a score file must hold a row at least; {path} has none: leave it out", "TW-empty-file"
@@ -126,13 +126,13 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 def _csv(path: Path) -> Iterator[tuple[str, Row]]:
     csv.field_size_limit(LONGEST_FIELD)
-    separator, called = ("\t", "tabs") if path.suffix == ".tsv" else (",", "commas")
+    separator, separators = ("\t", "tabs") if path.suffix == ".tsv" else (",", "commas")
     reader = csv.reader(io.StringIO(_read_text(path), newline=""), delimiter=separator)
     header = next(reader, [])
     if len(header) == 1 and re.search(r"[,;\t]", header[0]):
         raise ConfigurationError(
-            f"{path}, row 1: columns must be separated by {called}; found {header[0]!r}: save it as CSV with commas, "
-            "or as .tsv with tabs",
+            f"{path}, row 1: columns must be separated by {separators}; found {header[0]!r}: save it as CSV with "
+            "commas, or as .tsv with tabs",
             "TW-row-form",
         )
     if twice := sorted({name for name in header if header.count(name) > 1}):
@@ -306,15 +306,15 @@ class ScoreColumns:
 
 def with_run_names(table: pd.DataFrame) -> pd.DataFrame:
     """The table, with method, seed and task read off the names of its runs where no column has the method."""
-    names = [name for wanted in RUN_NAMES for name in table.columns if str(name).lower() == wanted]
+    names = [name for run_name in RUN_NAMES for name in table.columns if str(name).lower() == run_name]
     if not names or any(column != METHOD for column in _matching(table, NAMES["method"])):
         return table
     import pandas as pd
 
     parsed = [method_and_seed(str(value)) for value in table[names[0]]]
-    added = {key: [row.get(key) for row in parsed] for key in (METHOD, SEED, TASK)}
-    read = {key: pd.Series(values, table.index) for key, values in added.items() if None not in values}
-    return table.assign(**read)
+    parts = {key: [row.get(key) for row in parsed] for key in (METHOD, SEED, TASK)}
+    columns = {key: pd.Series(values, table.index) for key, values in parts.items() if None not in values}
+    return table.assign(**columns)
 
 
 def detect_columns(table: pd.DataFrame, named: Mapping[Role, str | None]) -> ScoreColumns:
@@ -353,8 +353,8 @@ def detect_columns(table: pd.DataFrame, named: Mapping[Role, str | None]) -> Sco
     tasks = _matching(table, NAMES["task"])
     task = (named["task"],) if named.get("task") else (*([TASK] if TASK in tasks else []), *tasks[:1])
     task = tuple(dict.fromkeys(str(each) for each in task))
-    taken = {method, seed, step, *tasks}
-    return ScoreColumns(method, named.get("score") or _score(table, taken), seed, task, step)
+    other_columns = {method, seed, step, *tasks}
+    return ScoreColumns(method, named.get("score") or _score(table, other_columns), seed, task, step)
 
 
 def results_of(table: pd.DataFrame, columns: ScoreColumns, anyway: bool = False) -> dict[str, Results]:
@@ -400,20 +400,26 @@ def ends_apart(table: pd.DataFrame, columns: ScoreColumns) -> list[str]:
     if ends.nunique() == 1:
         return []
     by_method = ends.groupby(level=0, sort=False).agg(["min", "max"])
-    stated = [
+    method_ends = [
         f"{method} at {low:g}{'' if low == high else f' to {high:g}'}" for method, low, high in by_method.itertuples()
     ]
     return [
-        f"Runs end at different steps, {', '.join(stated)}, and a longer one may be better for its length: "
+        f"Runs end at different steps, {', '.join(method_ends)}, and a longer one may be better for its length: "
         f"--only {columns.step}=N compares them at one step."
     ]
 
 
-def _score(table: pd.DataFrame, taken: set[str | None]) -> str:
-    taken |= {*_matching(table, NAMES["seed"]), *_matching(table, NAMES["step"]), *_matching(table, tuple(NO_SCORES))}
-    named = _matching(table, NAMES["score"])
-    numbers = [column for column in map(str, table.columns) if column not in taken and not _has_text(table[column])]
-    scores = [column for column in named if not _has_text(table[column])] or numbers
+def _score(table: pd.DataFrame, other_columns: set[str | None]) -> str:
+    other_columns |= {
+        *_matching(table, NAMES["seed"]),
+        *_matching(table, NAMES["step"]),
+        *_matching(table, tuple(NO_SCORES)),
+    }
+    score_columns = _matching(table, NAMES["score"])
+    numbers = [
+        column for column in map(str, table.columns) if column not in other_columns and not _has_text(table[column])
+    ]
+    scores = [column for column in score_columns if not _has_text(table[column])] or numbers
     fitting = [column for column in scores if not LOWER_IS_BETTER.search(_last_part(column.lower()))]
     if len(fitting) == 1:
         return fitting[0]
@@ -422,10 +428,10 @@ def _score(table: pd.DataFrame, taken: set[str | None]) -> str:
         what = f"{_listed(tested_first)} may be it: name it with --score"
     elif scores:
         what = f"lower values of {_listed(scores)} are better: write their negatives, or name a column with --score"
-    elif named:
-        values = table[named[0]].items()
+    elif score_columns:
+        values = table[score_columns[0]].items()
         place, value = next(each for each in values if _is_missing(each[1]) or _as_number(each[1]) is None)
-        what = f"{named[0]!r} may be it, but {place}, has {value!r}: write numbers"
+        what = f"{score_columns[0]!r} may be it, but {place}, has {value!r}: write numbers"
     else:
         what = f"found only {_listed(list(table.columns))}: name it with --score"
     raise ConfigurationError(f"one column must be the score; {what}", "TW-column-not-named")
@@ -435,7 +441,7 @@ def _matching(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """The columns with one of these names, by whole names before last parts, in the order of `names`."""
     whole = [(str(column).lower(), str(column)) for column in table.columns]
     last = [(_last_part(name), column) for name, column in whole]
-    pairs = (pair for name in names for known in (whole, last) for pair in known if pair[0] == name)
+    pairs = (pair for name in names for candidates in (whole, last) for pair in candidates if pair[0] == name)
     return list(dict.fromkeys(column for _, column in pairs))
 
 
@@ -499,5 +505,5 @@ def _is_missing(value: object) -> bool:
 
 
 def _listed(names: Sequence[object], most: int = 8) -> str:
-    shown = ", ".join(repr(str(name)) for name in list(names)[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+    listing = ", ".join(repr(str(name)) for name in list(names)[:most])
+    return f"{listing} and {len(names) - most} more" if len(names) > most else listing

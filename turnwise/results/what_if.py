@@ -90,8 +90,8 @@ def compare_rules(advantages: Mapping[str, AdvantagesOfTurns]) -> list[RuleFigur
     """The figures of each rule, by name; all after the first are compared with it."""
     first = next(iter(advantages.values()), {})
     return [
-        rule_figures(name, of_rule, None if place == 0 else first)
-        for place, (name, of_rule) in enumerate(advantages.items())
+        rule_figures(name, rule_advantages, None if place == 0 else first)
+        for place, (name, rule_advantages) in enumerate(advantages.items())
     ]
 
 

@@ -76,7 +76,7 @@ class Display(Observer):
         """
         self.computed = 0
         self.found = 0
-        self.made: set[Reference] = set()
+        self.computed_artifacts: set[Reference] = set()
         """All artifacts that were computed now, even if they had been computed before."""
         self._console, self._processes = console, processes
         self._left = WorkLeft(expected, of_model, recorded)
@@ -136,7 +136,7 @@ class Display(Observer):
             self.found += 1
         else:
             self.computed += 1
-            self.made.add(call.reference)
+            self.computed_artifacts.add(call.reference)
         if call.stage == "rollout" and not call.label.endswith(GREEDILY):
             self._success = default_store().metrics(call.reference).get("success")
         share = self._left.share

@@ -73,8 +73,8 @@ def activations(model: ModelMemory, tokens: int, logits: int) -> int:
     wide, adapted = model.dimensions, model.settings.adapter is not None
     rounded_layer = model.scoring(0)
     layer = model.scoring(tokens) - rounded_layer
-    of_number = 2 if adapted and model.settings.precision == "bfloat16" else 4
-    inputs = of_number * wide.hidden * wide.layers * tokens
+    bytes_per_number = 2 if adapted and model.settings.precision == "bfloat16" else 4
+    inputs = bytes_per_number * wide.hidden * wide.layers * tokens
     forward = wide.layers * rounded_layer + layer
     waits = logits and not adapted and not any(name.endswith("lm_head.weight") for name in wide.shapes)
     backward = 2 * layer + rounded_layer + (4 * wide.vocabulary * wide.hidden if waits else 0)
@@ -126,13 +126,13 @@ def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> Memory
     engine = _engine(own, dimensions)
     graphs = {"engine: CUDA graphs": engine.graphs} if engine.graphs else {}
     always = {"libraries": libraries(own.compute), **graphs}  # an engine that sleeps keeps its graphs
-    of_engine = {"engine: weights": engine.weights, "engine: cache": engine.cache}
+    engine_parts = {"engine: weights": engine.weights, "engine: cache": engine.cache}
     phases = [*_warm_start(own, dimensions), *_iteration(own, dimensions, engine)]
-    planned = [
+    planned_phases = [
         PlannedPhase(
             name,
             spread(
-                {**always, **({} if own.compute.sleep_level and name != SAMPLING else of_engine), **parts},
+                {**always, **({} if own.compute.sleep_level and name != SAMPLING else engine_parts), **parts},
                 own.compute,
                 _model(own, dimensions),
                 samples=name == SAMPLING,
@@ -141,9 +141,11 @@ def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> Memory
         for name, parts in phases
     ]
     if own.compute.engines_apart:
-        of_its_card = {"libraries": LIBRARIES[own.compute.device][own.compute.engine], **graphs, **of_engine}
-        planned.append(PlannedPhase(APART, {**of_its_card, "activations": max(engine.sampling, engine.handing_over)}))
-    return MemoryPlan(variant, tuple(planned))
+        engine_card_parts = {"libraries": LIBRARIES[own.compute.device][own.compute.engine], **graphs, **engine_parts}
+        planned_phases.append(
+            PlannedPhase(APART, {**engine_card_parts, "activations": max(engine.sampling, engine.handing_over)})
+        )
+    return MemoryPlan(variant, tuple(planned_phases))
 
 
 def _warm_start(own: Experiment, dimensions: Dimensions) -> Iterator[tuple[str, Parts]]:
@@ -175,8 +177,8 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
     if asks_reference or critic is not None or teacher is not None:
         scorer = learner if asks_reference and optimization.adapter is not None else whole
         scorers = [scorer] if teacher is None else [teacher, scorer]
-        asked = max(scorers, key=lambda model: model.scoring(tokens) + model.logits(tokens, training=False))
-        scoring = {"activations": asked.scoring(tokens), "logits": asked.logits(tokens, training=False)}
+        largest = max(scorers, key=lambda model: model.scoring(tokens) + model.logits(tokens, training=False))
+        scoring = {"activations": largest.scoring(tokens), "logits": largest.logits(tokens, training=False)}
         yield "scoring", {**resident, **scoring}
     entropy = optimization.method == "reinforcement" and optimization.entropy_coefficient > 0
     sampler = {"policy that sampled": whole.weights} if own.rollout.lag else {}
@@ -214,9 +216,9 @@ def _model(own: Experiment, dimensions: Dimensions) -> ModelMemory:
 
 def _teacher(own: Experiment, whole: ModelMemory) -> ModelMemory | None:
     """The model that the policy learns from, the largest of several; None: none, or not known here."""
-    named = (own.policy.model_copy(update={"model": name, "revision": None}) for name in own.teachers.values())
-    found = [replace(whole, dimensions=wide) for section in named if (wide := dimensions_of(section)) is not None]
-    return max(found, key=lambda model: model.weights, default=None)
+    sections = (own.policy.model_copy(update={"model": name, "revision": None}) for name in own.teachers.values())
+    teachers = [replace(whole, dimensions=wide) for section in sections if (wide := dimensions_of(section)) is not None]
+    return max(teachers, key=lambda model: model.weights, default=None)
 
 
 def _critic(own: Experiment, whole: ModelMemory) -> ModelMemory | None:
@@ -281,13 +283,13 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
     plan, running = largest_plan(experiment, dimensions), processes_with_runs(experiment, processes)
     if fits(running * plan.peak.bytes, available) is not False:
         return
-    offered = [f"{each.options} ({each.peak / GIB:,.1f} GiB)" for each in remedies(experiment, dimensions)]
-    taken = f"{plan.peak.bytes / GIB:,.1f} GiB" + (f" for each of {running} processes" if running > 1 else "")
-    offered += ["fewer --processes"] if running > 1 else []
+    remedy_texts = [f"{each.options} ({each.peak / GIB:,.1f} GiB)" for each in remedies(experiment, dimensions)]
+    peak = f"{plan.peak.bytes / GIB:,.1f} GiB" + (f" for each of {running} processes" if running > 1 else "")
+    remedy_texts += ["fewer --processes"] if running > 1 else []
     raise ConfigurationError(
         f"the ablation must fit into the memory of {experiment.compute.device}, {available / GIB:,.1f} GiB; by the "
-        f"plan {plan.variant} takes {taken} in its phase {plan.peak.name} ({parts_of(plan)}). "
-        f"What would change it: {'; '.join([*offered, 'a smaller policy, or a device with more memory'])}. "
+        f"plan {plan.variant} takes {peak} in its phase {plan.peak.name} ({parts_of(plan)}). "
+        f"What would change it: {'; '.join([*remedy_texts, 'a smaller policy, or a device with more memory'])}. "
         "turnwise ablation --dry-run prints the whole plan",
         "TW-small-memory",
     )
@@ -391,9 +393,9 @@ def _changes(experiment: Experiment, dimensions: Dimensions) -> Iterator[tuple[s
     if experiment.warm_start.enabled and experiment.warm_start.micro_batch_tokens > tokens:
         yield f"-s warm_start.micro_batch_tokens={tokens}", {"warm_start": {"micro_batch_tokens": tokens}}
     if experiment.critic.trunk == "own":
-        shared = {"trunk": "policy", "coefficient": 0.5, "initial": "policy"}
+        shared_trunk = {"trunk": "policy", "coefficient": 0.5, "initial": "policy"}
         initial = " -s critic.initial=policy" if experiment.critic.initial == "random" else ""
-        yield f"-s critic.trunk=policy -s critic.coefficient=0.5{initial}", {"critic": shared}
+        yield f"-s critic.trunk=policy -s critic.coefficient=0.5{initial}", {"critic": shared_trunk}
     if experiment.monitors.probe_every is not None and optimization.reference is None:
         yield "-s monitors.probe_every=null", {"monitors": {"probe_every": None}}
 
@@ -469,9 +471,9 @@ def _on_the_host(compute: Compute) -> str:
         learner = "the learner, in the same" if size == 1 else f"{size} learner processes"
         return f"{compute.engine}, in the run's own process; {learner}"
     engines = f"{compute.engines} engine{'s' * (compute.engines > 1)} ({compute.engine})"
-    of_parts = f" of {compute.tensor_parallel} parts" if compute.tensor_parallel > 1 else ""
+    parts = f" of {compute.tensor_parallel} parts" if compute.tensor_parallel > 1 else ""
     learner = "the learner, in the run's own process" if size == 1 else f"{size} learner processes"
-    return f"{engines}{of_parts}, a process each; {learner}"
+    return f"{engines}{parts}, a process each; {learner}"
 
 
 def _has_engine(compute: Compute, card: int) -> bool:

@@ -65,8 +65,8 @@ def require_model(experiment: Experiment, *, thoroughly: bool = True, converted:
         require_sizes(gguf_configuration(model), model, use)
         folder = converted
     elif thoroughly:
-        found = pretrained(experiment.policy)
-        folder = None if found is None else pretrained_folder(found)
+        published = pretrained(experiment.policy)
+        folder = None if published is None else pretrained_folder(published)
     else:
         folder = model_directory(model)
     if folder is None:

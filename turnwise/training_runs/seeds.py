@@ -42,8 +42,8 @@ def next_runs(experiment: Experiment, warm_start: Reference, outcomes: RunOutcom
     column = world.primary_column
     runs: dict[str, dict[int, dict[str, float]]] = {name: {} for name in experiment.ablation.variants}
     for (variant, seed), outcome in outcomes.items():
-        tested = outcome.test if isinstance(outcome, Run) else None
-        runs[variant][seed] = {} if tested is None else task_means(tested, world, column)
+        test = outcome.test if isinstance(outcome, Run) else None
+        runs[variant][seed] = {} if test is None else task_means(test, world, column)
     start = task_means(warm_start, world, column) if outcomes else {}
     looks = Looks(
         runs, dict.fromkeys(runs, Results({0: start})) if start else {}, rule, worth=worth_having(rule, column.percent)
@@ -59,11 +59,11 @@ def make_runs(
 ) -> RunOutcomes:
     """All runs that are needed, made look by look; `skip` is told which will not be, as soon as that is known."""
     outcomes: dict[RunName, Run | TrainingEnded] = {}
-    left = every_run(experiment)
+    remaining = every_run(experiment)
     while names := next_runs(experiment, warm_start, outcomes):
         racing = {variant for variant, _ in names}
-        skip([each for each in left if each[0] not in racing])
+        skip([each for each in remaining if each[0] not in racing])
         outcomes |= make(names)
-        left = [each for each in left if each[0] in racing and each not in outcomes]
-    skip(left)
+        remaining = [each for each in remaining if each[0] in racing and each not in outcomes]
+    skip(remaining)
     return outcomes

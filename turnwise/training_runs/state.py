@@ -52,8 +52,8 @@ def worked_examples(parameters: PlayParameters, train_tasks: int) -> tuple[Worke
 @cache
 def _examples(parameters: str, train_tasks: int) -> tuple[WorkedExample, ...]:
     """The worked examples for parameters as JSON; each is played once in a process."""
-    read = PlayParameters.model_validate_json(parameters)
-    return play_examples(read, the_world(read.world).tasks("train", train_tasks))
+    play_parameters = PlayParameters.model_validate_json(parameters)
+    return play_examples(play_parameters, the_world(play_parameters.world).tasks("train", train_tasks))
 
 
 class TaskSetParameters(Section):
@@ -205,7 +205,7 @@ class Run(NamedRun):
     test_at_horizon: Reference | None = None
     chains: dict[str, list[RetentionEntry]] = field(default_factory=dict)
     """By kind, the policies and the critics of which retention may keep less later, in the order of training."""
-    kept: dict[Reference, Keep] = field(default_factory=dict)
+    retention: dict[Reference, Keep] = field(default_factory=dict)
     """What retention has kept of each artifact so far."""
 
     @property

@@ -63,21 +63,23 @@ def kind_of(stage: str, label: str) -> str:
     return TEST if stage == "evaluate" and ON_TEST_TASKS in label else stage
 
 
-def expected_work(stages: Stages, of_model: Mapping[str, float] = NOTHING) -> float:
+def expected_work(stages: Stages, policy_seconds: Mapping[str, float] = NOTHING) -> float:
     """The sum of the rough seconds of some calls, which weight the stages in the share of the work that is done.
 
-    `of_model` has what the policy's size adds to a call of each kind.
+    `policy_seconds` has what the policy's size adds to a call of each kind.
     """
     rough = {**EXPECTED_SECONDS, **{each.task: each.seconds for each in iteration_stages.STAGES}}
-    return sum(number * (rough.get(kind, 1.0) + of_model.get(kind, 0.0)) for kind, number in stages.items())
+    return sum(number * (rough.get(kind, 1.0) + policy_seconds.get(kind, 0.0)) for kind, number in stages.items())
 
 
 class WorkLeft:
     """Counts the calls of stages that have returned, and estimates what is left of those that were expected."""
 
-    def __init__(self, expected: Stages, of_model: Mapping[str, float] = NOTHING, recorded: Stages = NONE) -> None:
+    def __init__(
+        self, expected: Stages, policy_seconds: Mapping[str, float] = NOTHING, recorded: Stages = NONE
+    ) -> None:
         """`recorded` are those of the `expected` calls whose results are there already."""
-        self._expected, self._of_model = Counter(expected), of_model
+        self._expected, self._policy_seconds = Counter(expected), policy_seconds
         self._uncomputed = self._expected - Counter(recorded)
         self._returned: Counter[str] = Counter()
         self._computed: Counter[str] = Counter()
@@ -127,7 +129,7 @@ class WorkLeft:
         return pace * self._work({kind: 1})
 
     def _work(self, stages: Stages) -> float:
-        return expected_work(stages, self._of_model)
+        return expected_work(stages, self._policy_seconds)
 
 
 SMALL_POLICY = 3_500_000
@@ -151,14 +153,14 @@ def model_seconds(experiment: Experiment) -> dict[str, float]:
         return {}
     agent, rollout, compute = experiment.agent, experiment.rollout, experiment.compute
     every = count(dimensions.shapes)
-    read = FILLED_SHARE * UNSHARED_SHARE * agent.context_tokens
+    read_tokens = FILLED_SHARE * UNSHARED_SHARE * agent.context_tokens
     sampled = REPLY_SHARE * agent.maximum_reply_tokens * experiment.made_world.limits.turns
     each = OPERATIONS_PER_SECOND[compute.device, compute.precision]
     threads = (1, 1) if compute.device == "cuda" else (compute.engine_threads, compute.learner_threads)
-    playing = 2 * every * (read + sampled) / (each * threads[0])
+    playing = 2 * every * (read_tokens + sampled) / (each * threads[0])
     # Of frozen weights no gradient is computed, but it goes through them.
     backward = 2 * every + 2 * trained(dimensions.shapes, experiment.optimization.adapter)
-    training, scoring = ((2 * every + back) * read / (each * threads[1]) for back in (backward, 0))
+    training, scoring = ((2 * every + back) * read_tokens / (each * threads[1]) for back in (backward, 0))
     episodes, plays = rollout.prompts * rollout.group_size, 1 + experiment.evaluation.samples
     warm = experiment.warm_start
     return {
@@ -172,5 +174,5 @@ def model_seconds(experiment: Experiment) -> dict[str, float]:
         "probe": episodes * scoring,
         "evaluate": experiment.data.validation_tasks * plays * playing,
         "evaluate on test tasks": experiment.data.test_tasks * plays * playing,
-        "warm_start": warm.maximum_steps * warm.batch * 6 * every * read / (each * threads[1]),
+        "warm_start": warm.maximum_steps * warm.batch * 6 * every * read_tokens / (each * threads[1]),
     }

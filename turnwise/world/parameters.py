@@ -21,13 +21,13 @@ def whole_number(name: str, value: object, lowest: int, highest: int) -> int:
 
 def whole_numbers(name: str, value: object, lowest: int, highest: int) -> tuple[int, ...]:
     """The value if it is a list of different ints (not bools) in these bounds. Raises ValueError otherwise."""
-    listed = tuple(value) if isinstance(value, list | tuple) else ()
-    valid = all(type(each) is int and lowest <= each <= highest for each in listed)
-    if not listed or not valid or len(set(listed)) < len(listed):
+    numbers = tuple(value) if isinstance(value, list | tuple) else ()
+    valid = all(type(each) is int and lowest <= each <= highest for each in numbers)
+    if not numbers or not valid or len(set(numbers)) < len(numbers):
         raise ValueError(
             f"{name} must be a list of different whole numbers from {lowest} to {highest}; found {value!r}"
         )
-    return listed
+    return numbers
 
 
 def true_or_false(name: str, value: object) -> bool:
@@ -39,8 +39,8 @@ def true_or_false(name: str, value: object) -> bool:
 
 def one_of(name: str, value: Choice, known: Iterable[Choice]) -> Choice:
     """The value if it is one of those known. Raises ValueError otherwise."""
-    if value not in (listed := tuple(known)):
-        raise ValueError(f"{name} must be one of {', '.join(listed)}; found {value!r}")
+    if value not in (choices := tuple(known)):
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; found {value!r}")
     return value
 
 

@@ -32,7 +32,7 @@ def world_class(name: str) -> type[World]:
         attribute = getattr(_module(module_name, name), class_name, None)
         return _required(f"world {name!r} must name", attribute)
     if (entry_point := entry_points(ENTRY_POINTS).get(name)) is not None:
-        return _required(f"entry point {name!r} must load", _loaded(entry_point))
+        return _required(f"entry point {name!r} must load", _load(entry_point))
     worlds = installed_worlds()
     raise ConfigurationError(
         f"world must be one of {', '.join(worlds)}, or 'module:Class'; found {name!r}{meant(name, worlds)}",
@@ -40,16 +40,16 @@ def world_class(name: str) -> type[World]:
     )
 
 
-def _required(what: str, found: object) -> type[World]:
+def _required(what: str, plugin: object) -> type[World]:
     """What was found, as a world class. Raises ConfigurationError unless it is one that can be made."""
-    if not (isinstance(found, type) and issubclass(found, World)):
-        raise ConfigurationError(f"{what} a subclass of turnwise.world.World; found {found!r}", "TW-plugin-kind")
-    if inspect.isabstract(found):
-        missing = ", ".join(sorted(found.__abstractmethods__))
+    if not (isinstance(plugin, type) and issubclass(plugin, World)):
+        raise ConfigurationError(f"{what} a subclass of turnwise.world.World; found {plugin!r}", "TW-plugin-kind")
+    if inspect.isabstract(plugin):
+        missing = ", ".join(sorted(plugin.__abstractmethods__))
         raise ConfigurationError(
-            f"{what} a subclass of turnwise.world.World that can be made; {found!r} lacks {missing}", "TW-plugin-kind"
+            f"{what} a subclass of turnwise.world.World that can be made; {plugin!r} lacks {missing}", "TW-plugin-kind"
         )
-    return found
+    return plugin
 
 
 def _module(name: str, world: str) -> ModuleType:
@@ -69,7 +69,7 @@ def _module(name: str, world: str) -> ModuleType:
         ) from error
 
 
-def _loaded(entry_point: importlib.metadata.EntryPoint) -> Any:
+def _load(entry_point: importlib.metadata.EntryPoint) -> Any:
     """The object that an entry point names. Raises ConfigurationError where a package that it needs is missing."""
     try:
         return entry_point.load()
@@ -82,8 +82,8 @@ def missing_package(world: str, package: str) -> ConfigurationError:
 
     That is the extra of Turnwise with the world's name, where there is one, else the package itself.
     """
-    offered = importlib.metadata.metadata("turnwise").get_all("Provides-Extra") or []
-    remedy = f"pip install 'turnwise[{world}]'" if world in offered else f"install {package}"
+    extras = importlib.metadata.metadata("turnwise").get_all("Provides-Extra") or []
+    remedy = f"pip install 'turnwise[{world}]'" if world in extras else f"install {package}"
     return ConfigurationError(
         f"the world {world!r} needs the package {package}, which is not installed: {remedy}", "TW-missing-package"
     )
@@ -103,18 +103,18 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
     world = world_class(name)
     require_known(world, parameters)
     try:
-        made = world(**parameters)
+        instance = world(**parameters)
     except (AttributeError, TypeError) as error:
         if mistake := mistyped(world, parameters):
             raise ConfigurationError(mistake, "TW-option-type") from error
         raise
-    if lacking := [each for each in ("instruction", "grammar", "limits") if not hasattr(made, each)]:
+    if lacking := [each for each in ("instruction", "grammar", "limits") if not hasattr(instance, each)]:
         raise ConfigurationError(
             f"world {name!r} must have an instruction, a grammar and limits; it has no {' and no '.join(lacking)}: see "
             "docs/your-own-world.md",
             "TW-plugin-kind",
         )
-    return made
+    return instance
 
 
 def with_preset(name: str, preset: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def require_known(constructor: Callable[..., object], parameters: Mapping[str, A
         return
     for name in parameters:
         if name not in known:
-            listed = f"known are {', '.join(known)}" if known else "there are none"
-            raise ConfigurationError(f"{name} is no parameter: {listed}{meant(name, known)}", "TW-unknown-option")
+            listing = f"known are {', '.join(known)}" if known else "there are none"
+            raise ConfigurationError(f"{name} is no parameter: {listing}{meant(name, known)}", "TW-unknown-option")
 
 
 def mistyped(constructor: type, parameters: Mapping[str, Any]) -> str | None:

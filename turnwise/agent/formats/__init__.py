@@ -47,14 +47,14 @@ def format_class(name: str) -> type[Format]:
     """The class of a format: one of `FORMATS`, or a plug-in (`turnwise.plugins`). Raises ConfigurationError."""
     if name in FORMATS:
         return FORMATS[name]
-    loaded = plugin(FORMAT, "agent.format", name, sorted(FORMATS))
-    if not (isinstance(loaded, type) and issubclass(loaded, Format)) or inspect.isabstract(loaded):
+    format_class = plugin(FORMAT, "agent.format", name, sorted(FORMATS))
+    if not (isinstance(format_class, type) and issubclass(format_class, Format)) or inspect.isabstract(format_class):
         raise ConfigurationError(
             f"agent.format {name!r} must name a subclass of turnwise.agent.formats.Format with all of its methods; "
-            f"found {loaded!r}",
+            f"found {format_class!r}",
             "TW-plugin-kind",
         )
-    return loaded
+    return format_class
 
 
 def make_format(name: str, world: World) -> Format:

@@ -172,8 +172,8 @@ def thought_tokens(turn: Turn, form: Format, frame: ConversationFrame) -> int:
 
 
 def thought_lengths(
-    episodes: Sequence[Trajectory], kept: Sequence[int], form: Format, frame: ConversationFrame
+    episodes: Sequence[Trajectory], indices: Sequence[int], form: Format, frame: ConversationFrame
 ) -> Ragged:
     """The number of thought tokens in each reply, by trajectory and turn, of the episodes with these indices."""
-    chosen = (episodes[index] for index in kept)
-    return Ragged.of(([thought_tokens(turn, form, frame) for turn in each.turns] for each in chosen), np.int64)
+    selected = (episodes[index] for index in indices)
+    return Ragged.of(([thought_tokens(turn, form, frame) for turn in each.turns] for each in selected), np.int64)

@@ -67,10 +67,10 @@ class ToolJsonFormat(Format):
         if rest[0::2] != [CALL, CALL_END] * len(calls) or not calls or any(gap.strip() for gap in gaps):
             return ParsedReply("", (), self.form)
         actions = [self._action(call) for call in calls]
-        played = [action for action in actions if action is not None]
-        if len(played) < len(actions):
+        valid_actions = [action for action in actions if action is not None]
+        if len(valid_actions) < len(actions):
             return ParsedReply(thought.strip(), (), self.form)
-        return self._reading(thought.strip(), played, actions_per_turn)
+        return self._reading(thought.strip(), valid_actions, actions_per_turn)
 
     def write_thought(self, thought: str) -> str:
         """The thought, with a backslash in any tag that it contains."""

@@ -23,17 +23,17 @@ class ValidatedFormat(Format):
         self._form = form
         # Those of the class in the contract: here each format has its own.
         self.name = _text(f"the name of {type(form).__name__}", form.name)  # type: ignore[misc]
-        self.thought_form = _text(self._said("thought_form"), form.thought_form)  # type: ignore[misc]
+        self.thought_form = _text(self._where("thought_form"), form.thought_form)  # type: ignore[misc]
         self.tags = form.tags  # type: ignore[misc]
         if not isinstance(form.tags, tuple) or not all(isinstance(tag, str) for tag in form.tags):
             raise ContractError(
-                f"{self._said('tags')} must be a tuple of texts; found {quoted(form.tags)}", "TW-answer-type"
+                f"{self._where('tags')} must be a tuple of texts; found {quoted(form.tags)}", "TW-answer-type"
             )
 
     @property
     def form(self) -> str:
         """One sentence that describes a reply."""
-        return _text(self._said("form"), self._form.form)
+        return _text(self._where("form"), self._form.form)
 
     @property
     def functions(self) -> DeclaredFunctions | None:
@@ -41,21 +41,21 @@ class ValidatedFormat(Format):
         functions: object = self._form.functions
         if functions is not None and not isinstance(functions, DeclaredFunctions):
             raise ContractError(
-                f"{self._said('functions')} must be DeclaredFunctions or None; found {quoted(functions)}",
+                f"{self._where('functions')} must be DeclaredFunctions or None; found {quoted(functions)}",
                 "TW-answer-type",
             )
         return functions
 
     def write(self, decision: ScriptedAction) -> str:
         """A well-formed reply."""
-        return _text(self._said("write"), self._form.write(decision))
+        return _text(self._where("write"), self._form.write(decision))
 
     def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
         """The reply's thought and actions, or why it is unreadable."""
         parsed = self._reply("read", self._form.read(reply, actions_per_turn))
         if len(parsed.actions) > actions_per_turn:
             raise ContractError(
-                f"the actions that {self._said('read')} returns must be at most {actions_per_turn}; found "
+                f"the actions that {self._where('read')} returns must be at most {actions_per_turn}; found "
                 f"{len(parsed.actions)}",
                 "TW-answer-type",
             )
@@ -63,7 +63,7 @@ class ValidatedFormat(Format):
 
     def write_thought(self, thought: str) -> str:
         """A well-formed reply that is a thought alone."""
-        return _text(self._said("write_thought"), self._form.write_thought(thought))
+        return _text(self._where("write_thought"), self._form.write_thought(thought))
 
     def read_thought(self, reply: str) -> ParsedReply:
         """The reply's thought, or why it is not one."""
@@ -74,7 +74,7 @@ class ValidatedFormat(Format):
         begin: object = self._form.action_begins(reply)
         if not isinstance(begin, int) or not 0 <= begin <= len(reply):
             raise ContractError(
-                f"{self._said('action_begins')} must be an index of the reply's {len(reply)} characters; found "
+                f"{self._where('action_begins')} must be an index of the reply's {len(reply)} characters; found "
                 f"{quoted(begin)}",
                 "TW-answer-type",
             )
@@ -82,7 +82,7 @@ class ValidatedFormat(Format):
 
     def escape(self, text: str) -> str:
         """The text with the format's tags or labels escaped."""
-        return _text(self._said("escape"), self._form.escape(text))
+        return _text(self._where("escape"), self._form.escape(text))
 
     def require_expressible(self, world: World) -> None:
         """Raise ConfigurationError when this format cannot express the world's actions."""
@@ -90,25 +90,25 @@ class ValidatedFormat(Format):
 
     def instruction(self, world: World) -> str:
         """The complete instruction."""
-        return _text(self._said("instruction"), self._form.instruction(world))
+        return _text(self._where("instruction"), self._form.instruction(world))
 
     def opening(self, text: str) -> str:
         """The first observation as shown to the policy."""
-        return _text(self._said("opening"), self._form.opening(text))
+        return _text(self._where("opening"), self._form.opening(text))
 
     def observation(self, text: str) -> str:
         """A world's answer as shown to the policy."""
-        return _text(self._said("observation"), self._form.observation(text))
+        return _text(self._where("observation"), self._form.observation(text))
 
     def said(self, shown: str) -> str:
         """The world's text in a shown observation."""
-        return _text(self._said("said"), self._form.said(shown))
+        return _text(self._where("said"), self._form.said(shown))
 
-    def _said(self, what: str) -> str:
+    def _where(self, what: str) -> str:
         return f"{what} of agent.format {type(self._form).__module__}:{type(self._form).__name__}"
 
     def _reply(self, method: str, parsed: Any) -> ParsedReply:
-        where = self._said(method)
+        where = self._where(method)
         if not isinstance(parsed, ParsedReply):
             raise ContractError(f"{where} must return a ParsedReply; found {quoted(parsed)}", "TW-answer-type")
         _text(f"the thought that {where} returns", parsed.thought)

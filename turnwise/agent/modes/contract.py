@@ -90,11 +90,11 @@ class ThoughtfulMode(Mode):
 
     def _trouble(self, turn: Turn) -> Sign | None:
         """The strongest of `signs` that an acting turn shows (order: invalid, ineffective, negative), or None."""
-        paid = math.fsum(value for name, value in turn.rewards.items() if name not in AGENT_REWARDS)
+        world_reward = math.fsum(value for name, value in turn.rewards.items() if name not in AGENT_REWARDS)
         signals: dict[Sign, bool] = {
             "invalid": turn.rewards.get("invalid_turn", 0.0) > 0,
             "ineffective": not turn.effective,
-            "negative": paid < self.negative_below,
+            "negative": world_reward < self.negative_below,
         }
         return next((sign for sign, occurs in signals.items() if occurs and sign in self.signs), None)
 

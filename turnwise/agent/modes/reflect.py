@@ -38,8 +38,8 @@ class ReflectMode(ThoughtfulMode):
     @property
     def instruction(self) -> str:
         """Tells the policy what a lesson is for."""
-        again = " A task that you failed begins again, with your lessons." if self.attempts > 1 else ""
-        return f"After an error you are asked for a lesson: what went wrong, and what to do instead.{again}"
+        retry_sentence = " A task that you failed begins again, with your lessons." if self.attempts > 1 else ""
+        return f"After an error you are asked for a lesson: what went wrong, and what to do instead.{retry_sentence}"
 
     def before_acting(self, turns: Sequence[Turn]) -> Ask | None:
         """A lesson, if the last turn (summaries ignored) acted and showed a failure signal."""
@@ -55,8 +55,8 @@ class ReflectMode(ThoughtfulMode):
     def demonstrated(self, turns: Sequence[Turn], ending: Ending | None, steps: Sequence[str]) -> str:
         """What went wrong, then the next steps, as many as fit."""
         acted = [turn for turn in turns if turn.kind is TurnKind.ACT]
-        wrong = self._wrong_in(acted[-1]) if ending is None else _wrong_at_the_end(acted, ending)
-        return as_many_as_fit(f"{wrong}; ", steps, self.tokens)
+        mistake = self._wrong_in(acted[-1]) if ending is None else _wrong_at_the_end(acted, ending)
+        return as_many_as_fit(f"{mistake}; ", steps, self.tokens)
 
     def _wrong_in(self, turn: Turn) -> str:
         """What went wrong in a turn that showed a failure signal, naming its actions."""

@@ -20,9 +20,9 @@ KEPT_FOR_THE_FORMAT = 3
 _PIECES = re.compile(r"[^\W\d_]+|\d|[^\w\s]|_")
 
 
-def worded(actions: Iterable[str], shown: str) -> list[str]:
-    """Actions as steps of a plan; `shown` is all text that the policy has been shown."""
-    return [_without_hidden_argument(action, shown) for action in actions]
+def worded(actions: Iterable[str], shown_text: str) -> list[str]:
+    """Actions as steps of a plan; `shown_text` is all text that the policy has been shown."""
+    return [_without_hidden_argument(action, shown_text) for action in actions]
 
 
 def as_many_as_fit(beginning: str, steps: Sequence[str], tokens: int) -> str:
@@ -40,13 +40,13 @@ def fits(text: str, tokens: int) -> bool:
     return len(_PIECES.findall(text)) + KEPT_FOR_THE_FORMAT <= tokens
 
 
-def _without_hidden_argument(action: str, shown: str) -> str:
+def _without_hidden_argument(action: str, shown_text: str) -> str:
     verb, bracket, arguments = action.partition("[")
     if not bracket:
         return action
     words = arguments.replace("[", " ").replace("]", " ").split()
-    return " ".join([verb.strip(), *(words if _words(words) <= _words(shown.split()) else ())])
+    return " ".join([verb.strip(), *(words if _words(words) <= _words(shown_text.split()) else ())])
 
 
-def _words(written: Iterable[str]) -> set[str]:
-    return {word.lower().strip(string.punctuation) for word in written}
+def _words(words: Iterable[str]) -> set[str]:
+    return {word.lower().strip(string.punctuation) for word in words}
