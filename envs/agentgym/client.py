@@ -149,6 +149,6 @@ def handle(reply: Any, name: str) -> int:
 
 def _field(reply: Any, name: str) -> Any:
     if not isinstance(reply, dict) or name not in reply:
-        found = f"the fields {', '.join(map(str, reply))}" if isinstance(reply, dict) else repr(reply)
-        raise ServerFault(f"a reply must have the field {name!r}; found {found}")
+        actual = f"the fields {', '.join(map(str, reply))}" if isinstance(reply, dict) else repr(reply)
+        raise ServerFault(f"a reply must have the field {name!r}; found {actual}")
     return reply[name]

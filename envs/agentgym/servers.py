@@ -170,12 +170,12 @@ def adapted(server: Server, fields: Mapping[str, Any]) -> Server:
         if name not in known:
             raise ValueError(f"fields must be of {', '.join(known)}; found {name!r}")
         plain = tuple(value) if isinstance(value, list) else value
-        wanted = (int, float) if isinstance(known[name], float) else type(known[name])
-        if not isinstance(plain, wanted) or isinstance(plain, bool) != isinstance(known[name], bool):
+        expected_type = (int, float) if isinstance(known[name], float) else type(known[name])
+        if not isinstance(plain, expected_type) or isinstance(plain, bool) != isinstance(known[name], bool):
             raise ValueError(f"fields.{name} must be a value such as {known[name]!r}; found {value!r}")
         values[name] = plain
-    found = dataclasses.replace(server, **values)
+    adapted_server = dataclasses.replace(server, **values)
     for name, allowed in (("value", ("best", "total", "final")), ("offers", ("", "observation", "reply", "webshop"))):
-        if getattr(found, name) not in allowed:
-            raise ValueError(f"fields.{name} must be one of {allowed}; found {getattr(found, name)!r}")
-    return found
+        if getattr(adapted_server, name) not in allowed:
+            raise ValueError(f"fields.{name} must be one of {allowed}; found {getattr(adapted_server, name)!r}")
+    return adapted_server

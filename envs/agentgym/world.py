@@ -144,8 +144,8 @@ class AgentGymEnvironment(Environment):
         self._handle: int | None = None
         self._score = 0.0
         self._ended = False
-        self._seen = ""
-        self._offered: tuple[str, ...] = ()
+        self._observation = ""
+        self._offers: tuple[str, ...] = ()
 
     def reset(self) -> Observation:
         """Create the remote environment and start its task.
@@ -156,29 +156,31 @@ class AgentGymEnvironment(Environment):
         self._handle = handle(self._client.post("create", dict(row.create_body)), row.created)
         reply = self._client.post("reset", {row.handle: self._handle, row.item: self._item, **row.reset_body})
         if row.first:
-            seen = "\n".join(text(reply, name) for name in row.first)
+            observation = "\n".join(text(reply, name) for name in row.first)
         else:
             self._require_no_fault(reply.get(row.observation) if isinstance(reply, dict) else reply)
-            told = self._client.get("observation", {row.handle: self._handle})
-            seen = told if isinstance(told, str) else text(told, row.observation)
-        self._take_in(seen, reply)
-        return Observation(seen)
+            answer = self._client.get("observation", {row.handle: self._handle})
+            observation = answer if isinstance(answer, str) else text(answer, row.observation)
+        self._take_in(observation, reply)
+        return Observation(observation)
 
     def step(self, action: str) -> Step:
         """Send one action.
 
         Text that cannot be an action, and any after the end, is refused here without asking the server.
         """
-        meant = action.strip()
-        verb, bracket, rest = meant.partition("[")
-        named = bracket == "[" and rest.endswith("]") and verb in self._row.verbs
+        action_text = action.strip()
+        verb, bracket, rest = action_text.partition("[")
+        has_verb = bracket == "[" and rest.endswith("]") and verb in self._row.verbs
         if self._ended:
             return self._refuse("The episode is over.")
-        if not meant or (self._row.verbs and not named):
+        if not action_text or (self._row.verbs and not has_verb):
             return self._refuse(f"Not an action. {self._row.grammar}")
-        sent = f"<{verb}>{rest[:-1]}</{verb}>" if self._row.tagged else self._row.action.replace("{action}", meant)
-        reply = self._client.post("step", {self._row.handle: self._handle, "action": sent})
-        return self._read(reply, final=named and verb == self._row.final_action)
+        command = (
+            f"<{verb}>{rest[:-1]}</{verb}>" if self._row.tagged else self._row.action.replace("{action}", action_text)
+        )
+        reply = self._client.post("step", {self._row.handle: self._handle, "action": command})
+        return self._read(reply, final=has_verb and verb == self._row.final_action)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Raises NotImplementedError: the servers reveal no solution, and `baselines` does not name an oracle."""
@@ -191,14 +193,14 @@ class AgentGymEnvironment(Environment):
         the page. Servers that tell no actions have no random baseline policy.
         """
         if self._row.offers == "webshop":
-            offered = self._on_the_page(generator)
+            actions = self._on_the_page(generator)
         elif self._row.offers:
-            offered = self._offered
+            actions = self._offers
         else:
             raise NotImplementedError("this server does not tell the possible actions, so there is no random baseline")
-        if not offered:
-            raise ServerFault(f"the server must offer actions; found none in {self._seen[-200:]!r}")
-        return ScriptedAction("a random action", (offered[int(generator.integers(len(offered)))],))
+        if not actions:
+            raise ServerFault(f"the server must offer actions; found none in {self._observation[-200:]!r}")
+        return ScriptedAction("a random action", (actions[int(generator.integers(len(actions)))],))
 
     def close(self) -> None:
         """Free the remote environment if one was created and the server has the route."""
@@ -207,66 +209,66 @@ class AgentGymEnvironment(Environment):
 
     def _read(self, reply: Any, *, final: bool) -> Step:
         row = self._row
-        seen = text(reply, row.observation)
-        self._require_no_fault(seen)
-        if seen.startswith(row.refusals):
-            return self._refuse(seen)
+        observation = text(reply, row.observation)
+        self._require_no_fault(observation)
+        if observation.startswith(row.refusals):
+            return self._refuse(observation)
         ended = flag(reply, row.ended) or final
         cut_off = bool(row.truncated) and flag(reply, row.truncated)
         before = self._score
         self._score = self._new_score(number(reply, row.reward) * row.scale, ended)
         self._ended = ended or self._solved
-        self._take_in(seen, reply)
+        self._take_in(observation, reply)
         return Step(
-            Observation(seen),
+            Observation(observation),
             {"score": self._score - before},
             terminated=self._ended,
             truncated=cut_off and not self._ended,
             success=self._solved,
         )
 
-    def _new_score(self, told: float, ended: bool) -> float:
+    def _new_score(self, score: float, ended: bool) -> float:
         if self._row.value == "total":
-            return told
+            return score
         if self._row.value == "final":
-            return told if ended else 0.0
-        return max(self._score, told)
+            return score if ended else 0.0
+        return max(self._score, score)
 
     @property
     def _solved(self) -> bool:
         return self._score >= self._row.solved
 
-    def _refuse(self, said: str) -> Step:
-        return Step(Observation(said), terminated=self._ended, valid=False, effective=False, success=self._solved)
+    def _refuse(self, message: str) -> Step:
+        return Step(Observation(message), terminated=self._ended, valid=False, effective=False, success=self._solved)
 
-    def _require_no_fault(self, seen: Any) -> None:
-        if isinstance(seen, str) and self._row.faults and seen.startswith(self._row.faults):
-            raise ServerFault(f"the server failed and says so in its observation: {seen[:200]}")
+    def _require_no_fault(self, observation: Any) -> None:
+        if isinstance(observation, str) and self._row.faults and observation.startswith(self._row.faults):
+            raise ServerFault(f"the server failed and says so in its observation: {observation[:200]}")
 
-    def _take_in(self, seen: str, reply: Any) -> None:
+    def _take_in(self, observation: str, reply: Any) -> None:
         """Store the observation and the actions that the server lists as possible next."""
-        self._seen = seen
+        self._observation = observation
         if self._row.offers == "reply":
-            self._offered = texts(reply, "available_actions")
+            self._offers = texts(reply, "available_actions")
         elif self._row.offers == "observation":
-            _, found, listed = seen.rpartition(LISTED)
+            _, separator, actions_json = observation.rpartition(LISTED)
             try:
-                self._offered = tuple(json.loads(listed)) if found else ()
+                self._offers = tuple(json.loads(actions_json)) if separator else ()
             except ValueError as error:
-                raise ServerFault(f"the available actions must be a list; found {listed[:200]!r}") from error
+                raise ServerFault(f"the available actions must be a list; found {actions_json[:200]!r}") from error
 
     def _on_the_page(self, generator: np.random.Generator) -> tuple[str, ...]:
         page = self._client.get("available_actions", {self._row.handle: self._handle})
         clicks = tuple(f"click[{name}]" for name in texts(page, "clickables") if name != "search")
         if not flag(page, "has_search_bar"):
             return clicks
-        words = re.findall(r"[a-z]+", self._seen.lower())
+        words = re.findall(r"[a-z]+", self._observation.lower())
         return (*clicks, f"search[{' '.join(generator.choice(words, size=2))}]")
 
 
-def _disjoint(named: Mapping[Split, str]) -> dict[Split, tuple[int, ...]]:
+def _disjoint(item_texts: Mapping[Split, str]) -> dict[Split, tuple[int, ...]]:
     """Item numbers of each split. Raises ValueError if two splits share an item."""
-    items: dict[Split, tuple[int, ...]] = {split: _numbers(split, named[split]) for split in SPLITS}
+    items: dict[Split, tuple[int, ...]] = {split: _numbers(split, item_texts[split]) for split in SPLITS}
     for first, second in combinations(SPLITS, 2):
         if shared := sorted(set(items[first]) & set(items[second])):
             raise ValueError(f"{first} and {second} must share no item; both name {shared[0]}")
@@ -277,10 +279,10 @@ def _numbers(split: Split, value: str) -> tuple[int, ...]:
     """Whole numbers that a text such as `0-373, 400` names, in its order."""
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
     matches = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part) for part in parts]
-    found: list[int] = []
+    numbers: list[int] = []
     for match in matches:
         if match is not None:
-            found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    if not found or None in matches or len(set(found)) != len(found):
+            numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
+    if not numbers or None in matches or len(set(numbers)) != len(numbers):
         raise ValueError(f"{split} must name items once each, such as '0-373, 400'; found {value!r}")
-    return tuple(found)
+    return tuple(numbers)

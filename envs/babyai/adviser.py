@@ -56,30 +56,30 @@ class Adviser:
     def __init__(self, level: str, seed: int) -> None:
         self._twin = start(level, seed)
         self._bot = _Bot(self._twin)
-        self._seen = 0
+        self._steps_replayed = 0
         self._advice = self._ask(None)
 
-    def advise(self, played: Sequence[Actions]) -> Advice | None:
-        """Advice after `played`, which holds all actions of the episode so far; None when the bot does not know."""
-        for action in played[self._seen :]:
+    def advise(self, actions: Sequence[Actions]) -> Advice | None:
+        """Advice after `actions`, which holds all actions of the episode so far; None when the bot does not know."""
+        for action in actions[self._steps_replayed :]:
             self._twin.step(action)
             self._advice = self._ask(action)
-        self._seen = len(played)
+        self._steps_replayed = len(actions)
         return self._advice
 
     def path(self, most: int) -> list[Place]:
         """Positions and directions that the bot's next moves pass: at most `most`, up to its first other action."""
         twin, bot = copy.deepcopy((self._twin, self._bot))
         action = self._advice.action if self._advice else Actions.done
-        passed: list[Place] = []
-        while action in MOVES and len(passed) < most:
+        places: list[Place] = []
+        while action in MOVES and len(places) < most:
             _, _, terminated, truncated, _ = twin.step(action)
-            passed.append(place_of(twin))
+            places.append(place_of(twin))
             action = Actions.done if terminated or truncated else bot.next_action(action)
-        return passed
+        return places
 
-    def _ask(self, played: Actions | None) -> Advice | None:
-        action = self._bot.next_action(played)
+    def _ask(self, last_action: Actions | None) -> Advice | None:
+        action = self._bot.next_action(last_action)
         if action == Actions.done:
             self._bot = _Bot(self._twin)
             action = self._bot.next_action(None)
@@ -95,11 +95,11 @@ def place_of(level: RoomGridLevel) -> Place:
 class _Subgoals(list[Any]):
     """The bot's stack of subgoals, which counts how many are set and stops at `MOST_PLANS`."""
 
-    added = 0
+    additions = 0
 
     def append(self, subgoal: Any) -> None:
-        self.added += 1
-        if self.added > MOST_PLANS:
+        self.additions += 1
+        if self.additions > MOST_PLANS:
             raise GoingInCirclesError
         super().append(subgoal)
 
@@ -113,11 +113,11 @@ class _Bot(BabyAIBot):
         super().__init__(level)
         self.stack = _Subgoals(self.stack)
 
-    def next_action(self, played: Actions | None) -> Actions:
-        """Next action after `played`; `done` when the bot takes the mission for accomplished, or has failed."""
-        self.stack.added = 0
+    def next_action(self, last_action: Actions | None) -> Actions:
+        """Next action after `last_action`; `done` when the bot takes the mission for accomplished, or has failed."""
+        self.stack.additions = 0
         try:
-            return Actions(self.replan(played))
+            return Actions(self.replan(last_action))
         except FAILURES:
             return Actions.done
 

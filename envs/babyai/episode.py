@@ -54,11 +54,11 @@ class LevelEnvironment(Environment):
             return self._refuse(f"Not an action. Legal: {LEGAL}.")
         if not text.startswith(GO_TO):
             return self._refuse(f"Not an action. Legal: {LEGAL}, go to COLOR THING.")
-        found = way(self._view, text.removeprefix(GO_TO).removeprefix("the "))
-        if found is None:
+        path = way(self._view, text.removeprefix(GO_TO).removeprefix("the "))
+        if path is None:
             reachable = ", ".join(GO_TO + name for name in ways(self._view)) or "only turn and move"
             return self._refuse(f"There is no such thing in view, or no free way to it. You can {reachable}.")
-        return self._play(found)
+        return self._play(path)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Next action of the package's bot (see `adviser`); the thought says where its target is.
@@ -83,11 +83,11 @@ class LevelEnvironment(Environment):
         before = self._state
         reward = 0.0
         for action in actions:
-            seen, won, self._terminated, timed_out, _ = self._level.step(action)
+            observation, won, self._terminated, timed_out, _ = self._level.step(action)
             reward = float(won)
             self._truncated = timed_out and not self._terminated
             self._played.append(action)
-            self._view = view_of(seen["image"])
+            self._view = view_of(observation["image"])
             if self._terminated or self._truncated:
                 break
         self._success = self._terminated and reward > 0
@@ -120,12 +120,12 @@ class LevelEnvironment(Environment):
 
     def _walk(self, advice: Advice, adviser: Adviser) -> str | None:
         """The `go to` whose final pose comes latest on the bot's path of moves; None when the path passes none."""
-        meant = {name: found for name, found in ways(self._view).items() if found and _is_meant(name, advice.aim)}
-        if not meant:
+        paths = {name: path for name, path in ways(self._view).items() if path and _is_meant(name, advice.aim)}
+        if not paths:
             return None
-        passed = adviser.path(max(map(len, meant.values())))
-        ends = {self._end(found): name for name, found in meant.items()}
-        last = next((place for place in reversed(passed) if place in ends), None)
+        places = adviser.path(max(map(len, paths.values())))
+        ends = {self._end(path): name for name, path in paths.items()}
+        last = next((place for place in reversed(places) if place in ends), None)
         return GO_TO + ends[last] if last else None
 
     def _end(self, actions: Sequence[Actions]) -> Place:
@@ -148,8 +148,8 @@ class LevelEnvironment(Environment):
             return f"put the {carried.color} {carried.type} here"
         if not advice.aim:
             return "make room"
-        meant = (thing for thing in self._view.things if _is_meant(thing.name, advice.aim))
-        nearest = next(meant, None)
+        targets = (thing for thing in self._view.things if _is_meant(thing.name, advice.aim))
+        nearest = next(targets, None)
         return f"{nearest.name} {nearest.place}" if nearest else f"no {advice.aim} in view"
 
 

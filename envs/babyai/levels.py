@@ -45,22 +45,22 @@ REFUSED = {
 def playable() -> dict[str, str]:
     """Every playable level: from our name, `GoToLocal`, to the package's, `BabyAI-GoToLocal-v0`."""
     names = sorted(name for name in gymnasium.registry if name.startswith(PREFIX))
-    found = {name.removeprefix(PREFIX).rpartition("-")[0]: name for name in names}
-    return {level: name for level, name in found.items() if level not in REFUSED}
+    package_names = {name.removeprefix(PREFIX).rpartition("-")[0]: name for name in names}
+    return {level: name for level, name in package_names.items() if level not in REFUSED}
 
 
 def start(level: str, seed: int) -> RoomGridLevel:
     """The level that the package draws from a seed, ready to play."""
-    drawn = _undrawn(level)
-    drawn.reset(seed=seed)
-    return drawn
+    grid_level = _undrawn(level)
+    grid_level.reset(seed=seed)
+    return grid_level
 
 
 def _undrawn(level: str) -> RoomGridLevel:
-    made = gymnasium.make(playable()[level], disable_env_checker=True).unwrapped
-    if not isinstance(made, RoomGridLevel):
-        raise TypeError(f"a BabyAI level must be a RoomGridLevel; {level} is a {type(made).__name__}")
-    return made
+    environment = gymnasium.make(playable()[level], disable_env_checker=True).unwrapped
+    if not isinstance(environment, RoomGridLevel):
+        raise TypeError(f"a BabyAI level must be a RoomGridLevel; {level} is a {type(environment).__name__}")
+    return environment
 
 
 @lru_cache(maxsize=100_000)
@@ -69,35 +69,35 @@ def seed_of_split(level: str, split: Split, seed: int) -> int:
 
     Raises ValueError when `MAXIMUM_DRAWS` draws give none.
     """
-    drawn = _undrawn(level)
+    grid_level = _undrawn(level)
     # Nobody looks at the starts that are tried, and what an agent would see of one takes a quarter of its time.
-    drawn.gen_obs = dict  # type: ignore[method-assign]
+    grid_level.gen_obs = dict  # type: ignore[method-assign]
     for number in range(MAXIMUM_DRAWS):
-        tried = seeding.derive(seed, "babyai start", number)
-        drawn.reset(seed=tried)
-        if split_of(drawn) == split:
-            return tried
+        start_seed = seeding.derive(seed, "babyai start", number)
+        grid_level.reset(seed=start_seed)
+        if split_of(grid_level) == split:
+            return start_seed
     raise ValueError(
         f"a level must have {split} starts; found none of {level} in {MAXIMUM_DRAWS} draws: leave it out of levels"
     )
 
 
-def split_of(drawn: RoomGridLevel) -> Split:
+def split_of(grid_level: RoomGridLevel) -> Split:
     """The split that a start belongs to."""
-    share = seeding.derive(0, "babyai split", drawn.mission, content(drawn)) % 10
+    share = seeding.derive(0, "babyai split", grid_level.mission, content(grid_level)) % 10
     return "validation" if share == 8 else "test" if share == 9 else "train"
 
 
-def content(drawn: RoomGridLevel) -> str:
+def content(grid_level: RoomGridLevel) -> str:
     """Digest of the grid, the agent, what it carries and the progress of the mission. The step count is left out."""
-    told = [
-        [cell and ("wall" if cell.type == "wall" else cell.encode()) for cell in drawn.grid.grid],
-        [int(place) for place in drawn.agent_pos],
-        int(drawn.agent_dir),
-        _name(drawn.carrying),
-        _progress(drawn.instrs),
+    state = [
+        [cell and ("wall" if cell.type == "wall" else cell.encode()) for cell in grid_level.grid.grid],
+        [int(place) for place in grid_level.agent_pos],
+        int(grid_level.agent_dir),
+        _name(grid_level.carrying),
+        _progress(grid_level.instrs),
     ]
-    return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(json.dumps(state).encode(), digest_size=16).hexdigest()
 
 
 def _progress(instruction: Instr) -> list[Any]:
@@ -106,9 +106,11 @@ def _progress(instruction: Instr) -> list[Any]:
         parts = [instruction.instr_a, instruction.instr_b]
         done = [instruction.a_done == "success", instruction.b_done == "success"]
         return [done, *(_progress(part) for part in parts)]
-    meant = [getattr(instruction, name) for name in ("desc", "desc_move", "desc_fixed") if hasattr(instruction, name)]
+    descriptions = [
+        getattr(instruction, name) for name in ("desc", "desc_move", "desc_fixed") if hasattr(instruction, name)
+    ]
     # The package counts a grey wall as a grey object.
-    things = [thing for described in meant for thing in described.obj_set if thing.type != "wall"]
+    things = [thing for description in descriptions for thing in description.obj_set if thing.type != "wall"]
     places = [[int(place) for place in thing.cur_pos] for thing in things]
     return [places, _name(getattr(instruction, "preCarrying", None))]
 

@@ -142,7 +142,7 @@ def way(view: View, name: str) -> list[Actions] | None:
 def ways(view: View) -> dict[str, list[Actions]]:
     """Shortest path to each object name in view that can be reached, from near to far."""
     names = dict.fromkeys(thing.name for thing in view.things)
-    return {name: found for name in names if (found := way(view, name)) is not None}
+    return {name: path for name in names if (path := way(view, name)) is not None}
 
 
 def moved(pose: Pose, action: Actions) -> Pose:

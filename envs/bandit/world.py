@@ -112,8 +112,8 @@ class Bandit(World):
 
     def withheld_names(self) -> frozenset[str]:
         """The names of arms that no training task has, where names are held out and not pairs alone."""
-        kept = [names for parts in THEMES.values() for split, names in parts.items() if split != "train"]
-        return frozenset(name for names in kept for name in (*names.steady, *names.daring))
+        held_out = [names for parts in THEMES.values() for split, names in parts.items() if split != "train"]
+        return frozenset(name for names in held_out for name in (*names.steady, *names.daring))
 
     def make(self, task: Task, seed: int) -> BanditEnvironment:
         """Environment on the task's arms; `seed` drives the payoff. Raises ValueError for a task of another world."""
@@ -150,14 +150,14 @@ class BanditEnvironment(Environment):
 
     def step(self, action: str) -> Step:
         """Pull an arm by its name, in any case; other text changes nothing."""
-        meant = action.strip().capitalize()
+        arm = action.strip().capitalize()
         if self._pulled is not None:
             return Step(self._observe(), terminated=True, valid=False, effective=False, success=self._succeeded)
-        if meant not in self._arms:
+        if arm not in self._arms:
             refusal = self._observe(f"Not an arm. Legal: {' or '.join(self._arms)}.\n")
             return Step(refusal, valid=False, effective=False)
-        self._pulled = meant
-        rewards = {"payoff": self._payoff(meant)}
+        self._pulled = arm
+        rewards = {"payoff": self._payoff(arm)}
         return Step(self._observe(), rewards, terminated=True, success=self._succeeded)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
@@ -186,5 +186,5 @@ class BanditEnvironment(Environment):
         first, second = self._arms
         if self._pulled is None:
             return Observation(f"{preface}Arms: {first}, {second}", state=f"{first}, {second}")
-        paid = self._payoff(self._pulled)
-        return Observation(f"{self._pulled} paid {paid:g}", state=f"{self._pulled} pulled")
+        payoff = self._payoff(self._pulled)
+        return Observation(f"{self._pulled} paid {payoff:g}", state=f"{self._pulled} pulled")

@@ -66,10 +66,10 @@ def read_action(text: str) -> Action:
     """The action in a text. Raises Refused, with the legal actions, when it contains none."""
     stripped = text.strip()
     verb = re.match("[a-z_]*", stripped).group()  # type: ignore[union-attr]  # an empty match is a match
-    found = _PATTERNS[verb].fullmatch(stripped) if verb in _PATTERNS else None
-    if found is None:
+    match = _PATTERNS[verb].fullmatch(stripped) if verb in _PATTERNS else None
+    if match is None:
         raise Refused(f"Not an action. {LEGAL}")
-    groups = {name: value for name, value in found.groupdict().items() if value is not None}
+    groups = {name: value for name, value in match.groupdict().items() if value is not None}
     argument = groups.get("text", "")
     longest = LONGEST_ADDRESS if verb == "goto" else LONGEST_TEXT
     if len(argument) > longest:
@@ -83,8 +83,8 @@ def _key_combination(text: str) -> str:
     """Key names as the browser knows them, such as `Control+a` for `ctrl+a`. Raises Refused for an unknown key."""
     # A plus sign at the end is the key of that name.
     *modifiers, key = re.findall(r"[^+]+|\+$", text) or [text]
-    known = _KEYS.get(key.lower(), key if len(key) == 1 and key.isascii() and key.isprintable() else None)
-    if known is None or any(modifier.lower() not in _MODIFIERS for modifier in modifiers):
+    key_name = _KEYS.get(key.lower(), key if len(key) == 1 and key.isascii() and key.isprintable() else None)
+    if key_name is None or any(modifier.lower() not in _MODIFIERS for modifier in modifiers):
         names = ", ".join([*dict.fromkeys(_MODIFIERS.values()), *_KEYS.values()])
         raise Refused(f"press needs one character or a key, after Control+, Shift+ or Alt+; the keys are {names}.")
-    return "+".join([*(_MODIFIERS[modifier.lower()] for modifier in modifiers), known])
+    return "+".join([*(_MODIFIERS[modifier.lower()] for modifier in modifiers), key_name])

@@ -47,26 +47,26 @@ def dollars(cents: int) -> str:
 @cache
 def names(split: Split) -> dict[str, tuple[str, ...]]:
     """Names of a split's products by thing: eight in ten belong to train, one each to validation and test."""
-    found: dict[str, tuple[str, ...]] = {}
+    names_by_thing: dict[str, tuple[str, ...]] = {}
     for thing in THINGS:
         every = [f"{colour} {material} {thing}" for colour, material in product(COLOURS, MATERIALS)]
-        found[thing] = tuple(name for name in every if _split(name) == split)
-    return found
+        names_by_thing[thing] = tuple(name for name in every if _split(name) == split)
+    return names_by_thing
 
 
 def catalogue(seed: int, split: Split) -> tuple[CatalogueProduct, ...]:
     """The products of one shop, in the order in which pages list them. No two have the same price."""
     generator = seeding.generator(seed, "browser shop catalogue")
     things = [THINGS[place] for place in generator.choice(len(THINGS), size=THINGS_IN_A_SHOP, replace=False)]
-    sold: list[tuple[str, str]] = []
+    names_and_things: list[tuple[str, str]] = []
     for thing in things:
         pool = names(split)[thing]
         places = generator.choice(len(pool), size=PRODUCTS_OF_A_THING, replace=False)
-        sold += [(pool[place], thing) for place in places]
-    order = generator.permutation(len(sold))
-    prices = LOWEST + generator.choice(HIGHEST - LOWEST, size=len(sold), replace=False)
+        names_and_things += [(pool[place], thing) for place in places]
+    order = generator.permutation(len(names_and_things))
+    prices = LOWEST + generator.choice(HIGHEST - LOWEST, size=len(names_and_things), replace=False)
     return tuple(
-        CatalogueProduct(number, sold[place][0], sold[place][1], int(price))
+        CatalogueProduct(number, names_and_things[place][0], names_and_things[place][1], int(price))
         for number, (place, price) in enumerate(zip(order, prices, strict=True), start=1)
     )
 

@@ -56,23 +56,27 @@ def find_chromium(executable: str | None) -> str:
     """
     named = os.environ.get(NAMED_BY) if executable is None else executable
     candidates = DEBIAN_BROWSERS if named is None else (named,)
-    found = next(filter(None, map(shutil.which, candidates)), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, candidates)), None)
+    if path is None:
         raise ValueError(
             f"executable must be the path of a Chromium; found nothing that runs at {' or '.join(candidates)}: install "
             "one (Debian: apt-get install --no-install-recommends chromium-headless-shell), or name another in "
             f"{NAMED_BY}"
         )
-    return found
+    return path
 
 
 @cache
 def version_of(executable: str) -> str:
     """The browser's version text, such as `Chromium 140.0.7339.16`. Raises ValueError if it reports none."""
-    told = subprocess.run([executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False)
-    if told.returncode != 0 or not told.stdout.strip():
-        raise ValueError(f"executable must be a Chromium that tells its --version; {executable} said {told.stderr!r}")
-    return told.stdout.strip()
+    process = subprocess.run(
+        [executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False
+    )
+    if process.returncode != 0 or not process.stdout.strip():
+        raise ValueError(
+            f"executable must be a Chromium that tells its --version; {executable} said {process.stderr!r}"
+        )
+    return process.stdout.strip()
 
 
 class Chromium:
@@ -183,12 +187,12 @@ def running(executable: str, hosts: Mapping[str, int]) -> Chromium:
     """The browser of this process for these hosts: the running one, or a new one if there is none or it died."""
     key = (executable, tuple(sorted(hosts.items())))
     with _lock:
-        found = _running.get(key)
-        if found is None or not found.alive:
-            if found is not None:
-                found.close()
-            _running[key] = found = Chromium(executable, hosts)
-        return found
+        browser = _running.get(key)
+        if browser is None or not browser.alive:
+            if browser is not None:
+                browser.close()
+            _running[key] = browser = Chromium(executable, hosts)
+        return browser
 
 
 @atexit.register

@@ -51,16 +51,16 @@ class BrowserEnvironment(Environment):
         if self._verdict is not None:
             return self._refuse("The episode is over.")
         try:
-            meant = read_action(action)
-            element = self._find(meant)
+            parsed_action = read_action(action)
+            element = self._find(parsed_action)
             before = self._state
-            said = self._run(meant, element)
+            message = self._run(parsed_action, element)
         except Refused as refused:
             return self._refuse(str(refused))
         if self._verdict is not None:
             return self._end(self._verdict)
         effective = before is None or self._state != before
-        return Step(self._observe(said or ""), effective=effective)
+        return Step(self._observe(message or ""), effective=effective)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Action of the problem's own oracle, which sees the page as the policy sees it."""
@@ -78,15 +78,15 @@ class BrowserEnvironment(Environment):
             choices.append(None)
         if not choices:
             return ScriptedAction("nothing to click here", (f"goto [{self._problem.starts[0]}]",))
-        chosen = choices[int(generator.integers(len(choices)))]
-        if chosen is None:
+        element = choices[int(generator.integers(len(choices)))]
+        if element is None:
             words = _words("\n".join([self._problem.goal, *self._reading.lines]))
             return ScriptedAction("a random answer", (f"stop [{words[int(generator.integers(len(words)))]}]",))
-        if chosen.is_field and generator.integers(2):
+        if element.is_field and generator.integers(2):
             words = _words(self._problem.goal)
             word, enter = words[int(generator.integers(len(words)))], int(generator.integers(2))
-            return ScriptedAction("a random word", (f"type [{chosen.number}] [{word}] [{enter}]",))
-        return ScriptedAction("a random element", (f"click [{chosen.number}]",))
+            return ScriptedAction("a random word", (f"type [{element.number}] [{word}] [{enter}]",))
+        return ScriptedAction("a random element", (f"click [{element.number}]",))
 
     def close(self) -> None:
         """Close the episode's browser context, unless the browser died, and release what the problem holds."""
@@ -134,9 +134,9 @@ class BrowserEnvironment(Environment):
 
     async def _play(self, action: Action, element: Element | None) -> str | None:
         assert self._tabs is not None, "reset must be called first"
-        said = await self._tabs.play(action, element)
+        message = await self._tabs.play(action, element)
         await self._look()
-        return said
+        return message
 
     async def _look(self) -> None:
         """Update the verdict (has the page ended the episode?), the text of the page, and the state."""
@@ -146,8 +146,8 @@ class BrowserEnvironment(Environment):
         self._reading = await self._tabs.read(self._view, self._most_lines)
         self._text = "\n".join([self._tabs.header(), *self._reading.lines])
         if self._problem.repeatable:
-            seen = "\x1f".join([self._text, self._reading.fingerprint, self._problem.hidden()])
-            self._state = hashlib.blake2b(seen.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+            content = "\x1f".join([self._text, self._reading.fingerprint, self._problem.hidden()])
+            self._state = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
     async def _stop(self, answer: str) -> None:
         assert self._tabs is not None, "reset must be called first"
@@ -173,5 +173,5 @@ class BrowserEnvironment(Environment):
 
 def _words(text: str) -> list[str]:
     """Words of a text without the surrounding quotes, brackets and punctuation."""
-    found = [word.strip("\"'.,;:?!()[]") for word in re.split(r"\s+", text)]
-    return [word for word in found if word]
+    words = [word.strip("\"'.,;:?!()[]") for word in re.split(r"\s+", text)]
+    return [word for word in words if word]

@@ -51,9 +51,9 @@ LOOK = """seed => {
 
 def require_package() -> None:
     """Raise ValueError when the installed package is not the version that the tasks' ids name."""
-    found = importlib.metadata.version("miniwob")
-    if found != VERSION:
-        raise ValueError(f"pages 'miniwob' must come from miniwob {VERSION}; found {found}: install that version")
+    installed = importlib.metadata.version("miniwob")
+    if installed != VERSION:
+        raise ValueError(f"pages 'miniwob' must come from miniwob {VERSION}; found {installed}: install that version")
 
 
 def site() -> Folder:
@@ -75,11 +75,11 @@ class MiniWobProblem(PageProblem):
 
     async def look(self, page: Page) -> PageVerdict | None:
         """Start the problem if the page is new, and return the verdict if it is over."""
-        found: Mapping[str, Any] | None = await page.evaluate(LOOK, self._seed)
-        if found is None:
+        status: Mapping[str, Any] | None = await page.evaluate(LOOK, self._seed)
+        if status is None:
             return None
-        self.goal = self.goal or found["goal"]
-        return _verdict(float(found["reward"])) if found["done"] else None
+        self.goal = self.goal or status["goal"]
+        return _verdict(float(status["reward"])) if status["done"] else None
 
     async def judge(self, page: Page, answer: str) -> PageVerdict:
         """Verdict on giving up: not solved, with raw reward 0."""

@@ -24,7 +24,7 @@ def _with_role(elements: Elements, *roles: str) -> list[Element]:
     return [element for element in elements if element.role in roles]
 
 
-def _named(elements: Elements, name: str) -> list[Element]:
+def _with_name(elements: Elements, name: str) -> list[Element]:
     return [element for element in elements if element.name == name]
 
 
@@ -40,14 +40,14 @@ def _give_up(why: str) -> ScriptedAction:
 def _press_the_named_button(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Click on the "ok" button.`"""
     (name,) = _quoted(goal)
-    found = _named(_with_role(elements, "button"), name)
-    return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
+    buttons = _with_name(_with_role(elements, "button"), name)
+    return _click(buttons[0], f"the button {name}") if buttons else _give_up(f"there is no button {name}")
 
 
 def _press_the_only_button(goal: str, elements: Elements) -> ScriptedAction:
     """Goals: `Click the button.` and `Close the dialog box by clicking the "x".`"""
-    found = _with_role(elements, "button")
-    return _click(found[0], "the only button") if found else _give_up("there is no button")
+    buttons = _with_role(elements, "button")
+    return _click(buttons[0], "the only button") if buttons else _give_up("there is no button")
 
 
 def _press_one(goal: str, elements: Elements) -> ScriptedAction:
@@ -57,34 +57,34 @@ def _press_one(goal: str, elements: Elements) -> ScriptedAction:
     """
     first_is_done = any(element.name == "ONE" and "focused" in element.states for element in elements)
     name = "TWO" if first_is_done and "TWO" in goal else "ONE"
-    found = _named(_with_role(elements, "button"), name)
-    return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
+    buttons = _with_name(_with_role(elements, "button"), name)
+    return _click(buttons[0], f"the button {name}") if buttons else _give_up(f"there is no button {name}")
 
 
 def _follow_the_named_link(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Click on the link "dolor".` The page's links are words that listen for clicks."""
     (name,) = _quoted(goal)
-    found = _named(_with_role(elements, "clickable", "link"), name)
-    return _click(found[0], f"the link {name}") if found else _give_up(f"there is no link {name}")
+    links = _with_name(_with_role(elements, "clickable", "link"), name)
+    return _click(links[0], f"the link {name}") if links else _give_up(f"there is no link {name}")
 
 
 def _open_the_named_tab(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Click on Tab #2.`"""
     name = goal.removeprefix("Click on ").removesuffix(".")
-    found = _named(_with_role(elements, "tab"), name)
-    return _click(found[0], name) if found else _give_up(f"there is no {name}")
+    tabs = _with_name(_with_role(elements, "tab"), name)
+    return _click(tabs[0], name) if tabs else _give_up(f"there is no {name}")
 
 
 def _look_through_the_tabs(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `... find and click on the link "dolor".` Opens the next tab or section until the link is shown."""
     (name,) = _quoted(goal)
-    if found := _named(_with_role(elements, "clickable", "link"), name):
-        return _click(found[0], f"the link {name}")
+    if links := _with_name(_with_role(elements, "clickable", "link"), name):
+        return _click(links[0], f"the link {name}")
     tabs = _with_role(elements, "tab")
     if not tabs:
         return _give_up("there is nothing to look through")
-    opened = [place for place, tab in enumerate(tabs) if "expanded" in tab.states]
-    following = tabs[(opened[0] + 1) % len(tabs) if opened else 0]
+    open_places = [place for place, tab in enumerate(tabs) if "expanded" in tab.states]
+    following = tabs[(open_places[0] + 1) % len(tabs) if open_places else 0]
     return _click(following, f"the link {name} is not here, look in {following.name}")
 
 
@@ -96,19 +96,19 @@ def _expand_and_submit(goal: str, elements: Elements) -> ScriptedAction:
 
 def _tick_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Select a, b and click Submit.` with checkboxes, of which none may be wanted, or with radio buttons."""
-    wanted = goal.removeprefix("Select ").removesuffix(" and click Submit.").split(", ")
+    names = goal.removeprefix("Select ").removesuffix(" and click Submit.").split(", ")
     for box in _with_role(elements, "checkbox", "radio"):
-        if (box.name in wanted) != ("checked" in box.states) and (box.role == "checkbox" or box.name in wanted):
-            return _click(box, f"{box.name} is {'' if box.name in wanted else 'not '}wanted")
+        if (box.name in names) != ("checked" in box.states) and (box.role == "checkbox" or box.name in names):
+            return _click(box, f"{box.name} is {'' if box.name in names else 'not '}wanted")
     return _submit(elements)
 
 
 def _choose_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """Goal: `Select Aruba from the list and click Submit.`"""
-    wanted = goal.removeprefix("Select ").removesuffix(" from the list and click Submit.")
-    found = _named(_with_role(elements, "option"), wanted)
-    if found and "selected" not in found[0].states:
-        return _click(found[0], f"choose {wanted}")
+    name = goal.removeprefix("Select ").removesuffix(" from the list and click Submit.")
+    options = _with_name(_with_role(elements, "option"), name)
+    if options and "selected" not in options[0].states:
+        return _click(options[0], f"choose {name}")
     return _submit(elements)
 
 
@@ -130,8 +130,8 @@ def _focus_the_field(goal: str, elements: Elements) -> ScriptedAction:
 
 
 def _submit(elements: Elements) -> ScriptedAction:
-    found = _with_role(elements, "button")
-    return _click(found[-1], "all is done, submit") if found else _give_up("there is no button")
+    buttons = _with_role(elements, "button")
+    return _click(buttons[-1], "all is done, submit") if buttons else _give_up("there is no button")
 
 
 ORACLES: dict[str, Oracle] = {

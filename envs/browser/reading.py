@@ -89,7 +89,7 @@ def read_page(
     walk = _Walk(tree, _Document(snapshot, window), view)
     lines: list[str] = []
     elements: list[Element] = []
-    for line, element in walk.shown():
+    for line, element in walk.shown_lines():
         if len(lines) == most_lines:
             lines.append("... more follows that is not shown")
             break
@@ -136,7 +136,7 @@ class _Document:
             place = self._nodes["parentIndex"][place]
         tag, attributes = self._tag(place), self._attributes(place)
         pairs = [(name, attributes.get(name, "")) for name in SHOWN_ATTRIBUTES] + [("value", value)]
-        opening = " ".join([tag, *(f'{name}="{escape(shown)}"' for name, shown in pairs if shown), *states])
+        opening = " ".join([tag, *(f'{name}="{escape(attribute)}"' for name, attribute in pairs if attribute), *states])
         if tag in LABELLED_TAGS:
             label = f"<label>{escape(text, quote=False)}</label> " if text else ""
             return f"{label}<{opening}>"
@@ -149,7 +149,7 @@ class _Document:
         Positions of nodes and the browser's own numbers are left out.
         """
         texts, values = self._nodes["nodeValue"], self._sparse("inputValue")
-        checked, chosen = set(self._nodes["inputChecked"]["index"]), set(self._nodes["optionSelected"]["index"])
+        checked, selected = set(self._nodes["inputChecked"]["index"]), set(self._nodes["optionSelected"]["index"])
         visible = [
             (
                 self._tag(place),
@@ -159,7 +159,7 @@ class _Document:
             )
             for place in sorted(self._bounds)
         ]
-        content = [visible, sorted(checked), sorted(chosen), self._scrolled]
+        content = [visible, sorted(checked), sorted(selected), self._scrolled]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=12).hexdigest()
 
     def _tag(self, place: int) -> str:
@@ -170,8 +170,8 @@ class _Document:
         return dict(zip(pairs[0::2], pairs[1::2], strict=True))
 
     def _sparse(self, name: str) -> dict[int, str]:
-        found = self._nodes[name]
-        return {place: self._string(index) for place, index in zip(found["index"], found["value"], strict=True)}
+        column = self._nodes[name]
+        return {place: self._string(index) for place, index in zip(column["index"], column["value"], strict=True)}
 
     def _string(self, index: int) -> str:
         return self._strings[index] if index >= 0 else ""
@@ -187,21 +187,21 @@ class _Walk:
         self._count = 0
         self.document = document
 
-    def shown(self) -> Iterator[tuple[str, Element | None]]:
+    def shown_lines(self) -> Iterator[tuple[str, Element | None]]:
         """Every line with its element, or None if that cannot be acted on."""
         yield from self._lines(self._root, texts=True)
 
     def _lines(self, node: Mapping[str, Any], *, texts: bool) -> Iterator[tuple[str, Element | None]]:
         role, name = _role(node), _tidy(_value_of(node, "name"))
-        shown = not node.get("ignored") and self.document.in_window(node.get("backendDOMNodeId", 0))
+        visible = not node.get("ignored") and self.document.in_window(node.get("backendDOMNodeId", 0))
         if role in TEXTS:
-            if texts and shown and name:
+            if texts and visible and name:
                 yield name if self._view == "tree" else self.document.markup(node["backendDOMNodeId"], name), None
-        elif shown and (role in WIDGETS or self._is_clickable(node)):
+        elif visible and (role in WIDGETS or self._is_clickable(node)):
             yield self._widget_line(node, role, name)
             if role in PARENTS:
                 yield from self._children_lines(node, texts=False)
-        elif shown and role in TITLES and name and not self._holds_widget(node):
+        elif visible and role in TITLES and name and not self._holds_widget(node):
             yield self._described(node, "image" if role == "img" else role, name, "", ()), None
         elif role == "LabelText" and self._names_a_widget(node):
             yield from self._children_lines(node, texts=False)
@@ -219,7 +219,7 @@ class _Walk:
         """Line of an element, which has a number unless it is disabled."""
         if role not in WIDGETS:
             role, name = "clickable", _tidy(self._text(node))
-        properties = {found["name"]: found["value"].get("value") for found in node.get("properties", ())}
+        properties = {entry["name"]: entry["value"].get("value") for entry in node.get("properties", ())}
         value = _tidy(_value_of(node, "value"))
         states = _states(role, properties)
         line = self._described(node, role, name, value, [state for state in states if state != "editable"])

@@ -53,8 +53,8 @@ class BrowserShop:
 
     def respond(self, request: PageRequest) -> Response:
         """The page at the path, or "not found"."""
-        found = self._pages.get((request.method, request.path))
-        return NOT_FOUND if found is None else found(request)
+        handler = self._pages.get((request.method, request.path))
+        return NOT_FOUND if handler is None else handler(request)
 
     def find(self, number: str) -> CatalogueProduct | None:
         """The product with that number, or None."""
@@ -67,17 +67,17 @@ class BrowserShop:
 
     def _search(self, request: PageRequest) -> Response:
         words = request.query.get("q", "").lower().split()
-        found = [product for product in self.products if words and all(word in product.name.split() for word in words)]
-        links = [f"<li>{_link(product)}</li>" for product in found]
-        listed = f"<ul>{''.join(links)}</ul>" if links else "<p>Nothing was found.</p>"
-        return self._page("Search results", listed)
+        hits = [product for product in self.products if words and all(word in product.name.split() for word in words)]
+        links = [f"<li>{_link(product)}</li>" for product in hits]
+        content = f"<ul>{''.join(links)}</ul>" if links else "<p>Nothing was found.</p>"
+        return self._page("Search results", content)
 
     def _category(self, request: PageRequest) -> Response:
         thing = request.query.get("thing", "")
-        found = [product for product in self.products if product.thing == thing]
-        if not found:
+        products = [product for product in self.products if product.thing == thing]
+        if not products:
             return NOT_FOUND
-        rows = [f"<tr><td>{_link(product)}</td><td>{product.shown_price}</td></tr>" for product in found]
+        rows = [f"<tr><td>{_link(product)}</td><td>{product.shown_price}</td></tr>" for product in products]
         return self._page(f"{thing.capitalize()}s", f"<table>{''.join(rows)}</table>")
 
     def _product(self, request: PageRequest) -> Response:
@@ -85,8 +85,8 @@ class BrowserShop:
         if product is None:
             return NOT_FOUND
         number = f'<input type="hidden" name="number" value="{product.number}">'
-        written = [f"<li>{escape(comment.text)}</li>" for comment in self.comments if comment.product == product.number]
-        comments = f"<ul>{''.join(written)}</ul>" if written else "<p>No comments yet.</p>"
+        items = [f"<li>{escape(comment.text)}</li>" for comment in self.comments if comment.product == product.number]
+        comments = f"<ul>{''.join(items)}</ul>" if items else "<p>No comments yet.</p>"
         return self._page(
             product.name,
             f"<p>Price: {product.shown_price}</p>"
@@ -108,8 +108,8 @@ class BrowserShop:
                     '<form method="post" action="/cart/remove">'
                     f'<input type="hidden" name="number" value="{product.number}"><button>Remove</button></form></li>'
                 )
-        listed = f"<ul>{''.join(rows)}</ul><p>Total: {dollars(total)}</p>" if rows else "<p>The cart is empty.</p>"
-        return self._page("Cart", listed)
+        content = f"<ul>{''.join(rows)}</ul><p>Total: {dollars(total)}</p>" if rows else "<p>The cart is empty.</p>"
+        return self._page("Cart", content)
 
     def _add(self, request: PageRequest) -> Response:
         product, quantity = self.find(request.form.get("number", "")), request.form.get("quantity", "").strip()
@@ -132,8 +132,8 @@ class BrowserShop:
         if product is None:
             return NOT_FOUND
         if not 1 <= len(text) <= LONGEST_COMMENT:
-            said = f"<p>A comment must have 1 to {LONGEST_COMMENT} characters.</p>"
-            return self._page("Comment", f"{said}{_link(product)}")
+            hint = f"<p>A comment must have 1 to {LONGEST_COMMENT} characters.</p>"
+            return self._page("Comment", f"{hint}{_link(product)}")
         self.comments.append(Comment(product.number, text))
         return redirect(f"/product?number={product.number}")
 

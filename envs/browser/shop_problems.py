@@ -81,11 +81,11 @@ class ShopProblem(PageProblem):
 
     def is_solved(self, answer: str) -> bool:
         """Whether a `stop` with this answer would solve the problem now."""
-        order, said = self.order, " ".join(answer.split()).lower()
+        order, text = self.order, " ".join(answer.split()).lower()
         if order.kind == "price":
-            return said.removeprefix("$") == order.product.shown_price.removeprefix("$")
+            return text.removeprefix("$") == order.product.shown_price.removeprefix("$")
         if order.kind == "cheapest":
-            return said == order.product.name
+            return text == order.product.name
         if order.kind == "cart":
             return self.shop.cart == {order.product.number: order.quantity}
         return self.shop.comments == [Comment(order.product.number, order.comment)]
@@ -119,28 +119,28 @@ class ShopProblem(PageProblem):
         thing, name = self.order.product.thing, self.order.product.name
         if path == f"category?thing={thing}":
             return ScriptedAction(f"the {name} costs least", (f"stop [{name}]",))
-        if (link := _named(reading, "link", f"{thing}s")) is not None:
+        if (link := _find(reading, "link", f"{thing}s")) is not None:
             return ScriptedAction(f"look at the {thing}s", (f"click [{link.number}]",))
         return _go_home(reading)
 
     def _go_to_the_product(self, reading: PageReading) -> ScriptedAction:
         name = self.order.product.name
-        if (link := _named(reading, "link", name)) is not None:
+        if (link := _find(reading, "link", name)) is not None:
             return ScriptedAction(f"open the {name}", (f"click [{link.number}]",))
-        if (search := _named(reading, "textbox", "Search")) is not None:
+        if (search := _find(reading, "textbox", "Search")) is not None:
             return ScriptedAction(f"search for the {name}", (f"type [{search.number}] [{name}] [1]",))
         return _go_home(reading)
 
     def _empty_the_cart(self, reading: PageReading, path: str) -> ScriptedAction:
-        if path == "cart" and (button := _named(reading, "button", "Remove")) is not None:
+        if path == "cart" and (button := _find(reading, "button", "Remove")) is not None:
             return ScriptedAction("the cart holds something else, remove it", (f"click [{button.number}]",))
         return ScriptedAction("the cart holds something else, look at it", (f"goto [{ADDRESS}cart]",))
 
     def _order(self, reading: PageReading) -> ScriptedAction:
-        quantity, button = _named(reading, "textbox", "Quantity"), _named(reading, "button", "Add to cart")
-        wanted = str(self.order.quantity)
-        if quantity is not None and quantity.value != wanted:
-            return ScriptedAction(f"the quantity is {wanted}", (f"type [{quantity.number}] [{wanted}] [0]",))
+        quantity, button = _find(reading, "textbox", "Quantity"), _find(reading, "button", "Add to cart")
+        amount = str(self.order.quantity)
+        if quantity is not None and quantity.value != amount:
+            return ScriptedAction(f"the quantity is {amount}", (f"type [{quantity.number}] [{amount}] [0]",))
         return (
             _go_home(reading)
             if button is None
@@ -150,16 +150,16 @@ class ShopProblem(PageProblem):
     def _post(self, reading: PageReading) -> ScriptedAction:
         if self.shop.comments:
             return ScriptedAction("another comment was posted, which cannot be undone", ("stop [N/A]",))
-        field, button = _named(reading, "textbox", "Your comment"), _named(reading, "button", "Post comment")
-        wanted = self.order.comment
-        if field is not None and field.value != wanted:
-            return ScriptedAction("write the comment", (f"type [{field.number}] [{wanted}] [0]",))
+        field, button = _find(reading, "textbox", "Your comment"), _find(reading, "button", "Post comment")
+        comment = self.order.comment
+        if field is not None and field.value != comment:
+            return ScriptedAction("write the comment", (f"type [{field.number}] [{comment}] [0]",))
         return _go_home(reading) if button is None else ScriptedAction("post it", (f"click [{button.number}]",))
 
 
-def _named(reading: PageReading, role: str, name: str) -> Element | None:
-    found = (element for element in reading.elements if element.role == role and element.name == name)
-    return next(found, None)
+def _find(reading: PageReading, role: str, name: str) -> Element | None:
+    matches = (element for element in reading.elements if element.role == role and element.name == name)
+    return next(matches, None)
 
 
 def _go_home(reading: PageReading) -> ScriptedAction:

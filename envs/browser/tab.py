@@ -88,19 +88,23 @@ class Tab:
         self.windows_asked_for = 0
         """Number of new windows that the page has requested and that have not been opened yet."""
         for event in ("frameRequestedNavigation", "frameScheduledNavigation"):
-            protocol.on(f"Page.{event}", lambda told: self._note(told, asked=True))
+            protocol.on(f"Page.{event}", lambda parameters: self._note(parameters, requested=True))
         for event in ("frameClearedScheduledNavigation", "navigatedWithinDocument"):
-            protocol.on(f"Page.{event}", lambda told: self._note(told, asked=False))
-        protocol.on("Page.frameStartedLoading", lambda told: self._note(told, asked=False, loading=True))
-        protocol.on("Page.frameStoppedLoading", lambda told: self._note(told, asked=False, loading=False))
+            protocol.on(f"Page.{event}", lambda parameters: self._note(parameters, requested=False))
+        protocol.on(
+            "Page.frameStartedLoading", lambda parameters: self._note(parameters, requested=False, loading=True)
+        )
+        protocol.on(
+            "Page.frameStoppedLoading", lambda parameters: self._note(parameters, requested=False, loading=False)
+        )
         protocol.on("Page.windowOpen", self._note_window)
 
     @classmethod
     async def of(cls, page: Page, load_seconds: float | None) -> Tab:
         """The tab of a page that was just opened."""
         protocol = await page.context.new_cdp_session(page)
-        found = await protocol.send("Page.getFrameTree")
-        tab = cls(page, protocol, found["frameTree"]["frame"]["id"], load_seconds)
+        response = await protocol.send("Page.getFrameTree")
+        tab = cls(page, protocol, response["frameTree"]["frame"]["id"], load_seconds)
         await protocol.send("Page.enable")
         # Wait for whatever began to load before the listeners were added.
         with suppress(LoadTimeout):
@@ -115,8 +119,8 @@ class Tab:
             self._require_alive(error)
             if isinstance(error, LoadTimeout):
                 return f"it did not load within {self._load_seconds:g} s"
-            found = re.search(r"net::[A-Z_]+", str(error))
-            return found.group() if found else "the browser cannot go there"
+            match = re.search(r"net::[A-Z_]+", str(error))
+            return match.group() if match else "the browser cannot go there"
         return None
 
     async def click(self, element: Element) -> None:
@@ -191,8 +195,8 @@ class Tab:
     async def _call(self, element: Element, function: str) -> Any:
         """Result of a JavaScript function with `this` set to the element. Raises ElementGone."""
         try:
-            found = await self._protocol.send("DOM.resolveNode", {"backendNodeId": element.node})
-            parameters = {"functionDeclaration": function, "objectId": found["object"]["objectId"]}
+            response = await self._protocol.send("DOM.resolveNode", {"backendNodeId": element.node})
+            parameters = {"functionDeclaration": function, "objectId": response["object"]["objectId"]}
             answer = await self._protocol.send("Runtime.callFunctionOn", {**parameters, "returnByValue": True})
         except Error as error:
             self._require_alive(error)
@@ -211,9 +215,9 @@ class Tab:
         """The load limit in milliseconds; Playwright takes 0 for no limit."""
         return (self._load_seconds or 0) * 1000
 
-    def _note(self, told: Mapping[str, Any], *, asked: bool, loading: bool | None = None) -> None:
-        if told["frameId"] == self._frame:
-            self._asked_for_navigation = asked
+    def _note(self, parameters: Mapping[str, Any], *, requested: bool, loading: bool | None = None) -> None:
+        if parameters["frameId"] == self._frame:
+            self._asked_for_navigation = requested
             self._loading = self._loading if loading is None else loading
             self._changed.set()
 

@@ -65,8 +65,8 @@ class Tabs:
 
     async def begin(self) -> None:
         """Block every other site, and open an empty tab."""
-        reached = "|".join(re.escape(site) for site in [*_origins(self._sites), "about:", "data:", "blob:"])
-        await self.context.route(re.compile(f"^(?!{reached})"), lambda route: route.abort())
+        allowed_origins = "|".join(re.escape(site) for site in [*_origins(self._sites), "about:", "data:", "blob:"])
+        await self.context.route(re.compile(f"^(?!{allowed_origins})"), lambda route: route.abort())
         await self._new()
 
     @property
@@ -83,8 +83,8 @@ class Tabs:
         """Line with the address of the front page, and one with those of all tabs if there are several."""
         if len(self._tabs) == 1:
             return f"Page: {self.front.page.url}"
-        shown = [f"[{number}] {address}" for number, address in enumerate(self.addresses)]
-        return "\n".join([f"Page: {self.front.page.url}", f"Tabs: {' '.join(shown)}, shown: [{self._front}]"])
+        labels = [f"[{number}] {address}" for number, address in enumerate(self.addresses)]
+        return "\n".join([f"Page: {self.front.page.url}", f"Tabs: {' '.join(labels)}, shown: [{self._front}]"])
 
     async def goto(self, address: str) -> str | None:
         """Open an address in the front tab. Returns the reason of a failure, else None."""
@@ -97,9 +97,9 @@ class Tabs:
 
         `element` is the target of a click, a hover or a typing.
         """
-        said = await self._play(action, element)
+        message = await self._play(action, element)
         await self.rest()
-        return said
+        return message
 
     async def rest(self) -> None:
         """Wait until the front page is at rest; a window that it has opened comes to the front."""
@@ -196,5 +196,5 @@ class Tabs:
 
 def _origins(sites: Sequence[str]) -> list[str]:
     """Origins of the sites without repeats, each with the slash that ends a host name."""
-    found = [re.match(r"[a-z]+://[^/]+", site) for site in sites]
-    return [f"{origin}/" for origin in dict.fromkeys(match.group() for match in found if match)]
+    matches = [re.match(r"[a-z]+://[^/]+", site) for site in sites]
+    return [f"{origin}/" for origin in dict.fromkeys(match.group() for match in matches if match)]

@@ -73,9 +73,9 @@ class WebArena(World):
         self.splits = one_of("splits", splits, ("test", "templates"))
         tasks, self.refused = read_tasks(Path(task_files), self.sites, None if logins is None else Path(logins))
         if self.refused and unsupported == "refuse":
-            told = "; ".join(f"task {number}: {reason}" for number, reason in self.refused.items())
+            reasons = "; ".join(f"task {number}: {reason}" for number, reason in self.refused.items())
             raise ValueError(
-                f"every task must be one that can be judged here; found {told}: set unsupported: leave out"
+                f"every task must be one that can be judged here; found {reasons}: set unsupported: leave out"
             )
         self._tasks = {f"{self.name}/{self.version}/{task.name}": task for task in tasks}
 
@@ -84,15 +84,15 @@ class WebArena(World):
 
         Tags: `sites` and `template`. Raises ValueError for too few tasks.
         """
-        found = self._of(split)
-        if len(found) < count:
+        named_tasks = self._of(split)
+        if len(named_tasks) < count:
             raise ValueError(
-                f"count must be at most {len(found)} for the {split} split of these files with splits "
+                f"count must be at most {len(named_tasks)} for the {split} split of these files with splits "
                 f"{self.splits!r}; found {count}: ask for fewer tasks"
             )
         return [
             Task(self.name, name, split, task.number, {"sites": "+".join(task.sites), "template": task.template})
-            for name, task in found[:count]
+            for name, task in named_tasks[:count]
         ]
 
     def split_size(self, split: Split) -> int:
@@ -113,8 +113,8 @@ class WebArena(World):
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
         """The tasks and the logins; the path of the browser does not affect results."""
-        found = {name: Path(parameters[name]) for name in ("task_files", "logins") if parameters.get(name)}
-        return {**found, **({"executable": None} if "executable" in parameters else {})}
+        paths = {name: Path(parameters[name]) for name in ("task_files", "logins") if parameters.get(name)}
+        return {**paths, **({"executable": None} if "executable" in parameters else {})}
 
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:

@@ -65,11 +65,11 @@ class AnswerIncludes(PageCheck):
 
     async def holds(self, page: Page, answer: str) -> bool:
         """Whether each is a substring; a single reference of one character must be a word."""
-        said = cleaned(answer)
-        wanted = [cleaned(reference) for reference in self.references]
-        if len(wanted) == 1 and len(wanted[0]) == 1:
-            return wanted[0] in words(said)
-        return all(reference in said for reference in wanted)
+        text = cleaned(answer)
+        references = [cleaned(reference) for reference in self.references]
+        if len(references) == 1 and len(references[0]) == 1:
+            return references[0] in words(text)
+        return all(reference in text for reference in references)
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class PageSays(PageCheck):
 
     async def holds(self, page: Page, answer: str) -> bool:
         """Whether the located text equals `exact` or, if that is None, includes an alternative of each `includes`."""
-        found = cleaned(unescape(await self._located_text(page)))
+        text = cleaned(unescape(await self._located_text(page)))
         if self.exact is not None:
-            return found == cleaned(self.exact)
-        return all(any(cleaned(one) in found for one in alternatives.split(OR)) for alternatives in self.includes)
+            return text == cleaned(self.exact)
+        return all(any(cleaned(one) in text for one in alternatives.split(OR)) for alternatives in self.includes)
 
     async def _located_text(self, page: Page) -> str:
         if self.address is None:
@@ -118,12 +118,12 @@ async def _located(page: Page, locator: str) -> str:
     if not locator:
         return await page.content()
     try:
-        found = await page.evaluate(f"() => {locator}")
+        value = await page.evaluate(f"() => {locator}")
     except Error:
         if page.is_closed():
             raise
         return ""
-    return "" if found is None else str(found)
+    return "" if value is None else str(value)
 
 
 def cleaned(text: str) -> str:
@@ -145,13 +145,13 @@ def address_matches(address: str, references: Sequence[str]) -> bool:
     Host and path contain those of a reference, and every field of the references' queries has one of their values.
     """
     place, fields = _parts(address)
-    wanted = [_parts(reference) for reference in references]
+    reference_parts = [_parts(reference) for reference in references]
     values: dict[str, set[str]] = {}
-    for _, query in wanted:
-        for name, given in query.items():
-            values.setdefault(name, set()).update(given)
-    return any(reference in place for reference, _ in wanted) and all(
-        not given.isdisjoint(fields.get(name, ())) for name, given in values.items()
+    for _, query in reference_parts:
+        for name, alternatives in query.items():
+            values.setdefault(name, set()).update(alternatives)
+    return any(reference in place for reference, _ in reference_parts) and all(
+        not alternatives.isdisjoint(fields.get(name, ())) for name, alternatives in values.items()
     )
 
 

@@ -72,13 +72,13 @@ def _entries(path: Path) -> list[dict[str, Any]]:
 
 
 def _task(entry: dict[str, Any], addresses: Mapping[str, str], logins: Path | None) -> WebArenaTask:
-    written = json.dumps(entry, sort_keys=True)
+    text = json.dumps(entry, sort_keys=True)
     for placeholder, address in addresses.items():
         # JSON may have to escape characters of an address.
-        written = written.replace(placeholder, json.dumps(address.rstrip("/"))[1:-1])
-    if unknown := sorted(set(PLACEHOLDER.findall(written))):
+        text = text.replace(placeholder, json.dumps(address.rstrip("/"))[1:-1])
+    if unknown := sorted(set(PLACEHOLDER.findall(text))):
         raise Unsupported(f"sites gives no address for {', '.join(unknown)}")
-    filled = json.loads(written)
+    filled = json.loads(text)
     if not filled["start_url"]:
         raise Unsupported("it has no start_url")
     digest = hashlib.blake2b(json.dumps(entry, sort_keys=True).encode(), digest_size=4).hexdigest()
@@ -97,10 +97,12 @@ def _task(entry: dict[str, Any], addresses: Mapping[str, str], logins: Path | No
 
 
 def _login(entry: dict[str, Any], logins: Path | None) -> Path | None:
-    named = entry.get("storage_state")
-    if not named:
+    storage_state = entry.get("storage_state")
+    if not storage_state:
         return None
-    found = None if logins is None else logins / Path(named).name
-    if found is None or not found.is_file():
-        raise Unsupported(f"it needs the login {Path(named).name}, which is not in the folder that logins names")
-    return found
+    login = None if logins is None else logins / Path(storage_state).name
+    if login is None or not login.is_file():
+        raise Unsupported(
+            f"it needs the login {Path(storage_state).name}, which is not in the folder that logins names"
+        )
+    return login

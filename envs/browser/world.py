@@ -116,15 +116,15 @@ class Browser(World):
         return Task(self.name, name, split, seeding.derive(0, name), tags)
 
     def _problem(self, task: Task) -> PageProblem:
-        found = task.id.split("/")
-        if len(found) != 6 or found[:2] != [self.name, self.version] or found[3] not in PAGES.get(found[2], ()):
+        parts = task.id.split("/")
+        if len(parts) != 6 or parts[:2] != [self.name, self.version] or parts[3] not in PAGES.get(parts[2], ()):
             raise ValueError(
                 f"a task must begin with {self.name}/{self.version}/ and name one of {', '.join(PAGES)} and a kind; "
                 f"found {task.id!r}"
             )
-        if found[2].startswith("shop"):
-            return ShopProblem(_shops(), found[3], task.seed, task.split)
-        return MiniWobProblem(found[3], task.seed)
+        if parts[2].startswith("shop"):
+            return ShopProblem(_shops(), parts[3], task.seed, task.split)
+        return MiniWobProblem(parts[3], task.seed)
 
 
 def _kinds(value: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -134,10 +134,10 @@ def _kinds(value: Sequence[str]) -> tuple[tuple[str, str], ...]:
     known |= {f"{name}/{kind}": [(page_set, kind)] for name, (page_set, kinds) in every.items() for kind in kinds}
     if not isinstance(value, list | tuple) or not value or not all(name in known for name in value):
         raise ValueError(f"pages must be a list of some of {', '.join(known)}; found {value!r}")
-    found = [pair for name in value for pair in known[name]]
-    if len(set(found)) != len(found):
+    pairs = [pair for name in value for pair in known[name]]
+    if len(set(pairs)) != len(pairs):
         raise ValueError(f"pages must name every kind once; found {value!r}")
-    return tuple(found)
+    return tuple(pairs)
 
 
 @cache

@@ -57,15 +57,15 @@ class LakeBoard:
     def distances(self) -> tuple[int | None, ...]:
         """Length in actions of the shortest path from each cell to the goal; None where there is no path."""
         cells, neighbours = self.cells, _neighbours(self.size)
-        found: dict[int, int] = {self.goal: 0}
+        distances: dict[int, int] = {self.goal: 0}
         frontier = deque([self.goal])
         while frontier:
             cell = frontier.popleft()
             for neighbour in neighbours[cell]:
-                if neighbour not in found and cells[neighbour] != HOLE:
-                    found[neighbour] = found[cell] + 1
+                if neighbour not in distances and cells[neighbour] != HOLE:
+                    distances[neighbour] = distances[cell] + 1
                     frontier.append(neighbour)
-        return tuple(found.get(cell) for cell in range(len(cells)))
+        return tuple(distances.get(cell) for cell in range(len(cells)))
 
     @property
     def distance(self) -> int | None:

@@ -142,12 +142,12 @@ class LakeEnvironment(Environment):
 
     def step(self, action: str) -> Step:
         """Play one of the four actions, in any case; other text changes nothing."""
-        meant = action.strip().capitalize()
-        if meant not in ACTIONS:
+        name = action.strip().capitalize()
+        if name not in ACTIONS:
             refusal = self._observe(f"Not an action. Legal: {LEGAL}.\n")
             return Step(refusal, terminated=self._ended, valid=False, effective=False, success=self._arrived)
         before = self._cell
-        self._cell, reward, terminated, _, _ = self._lake.step(ACTIONS.index(meant))
+        self._cell, reward, terminated, _, _ = self._lake.step(ACTIONS.index(name))
         rewards = {"goal": float(reward)} if terminated else {}
         effective = self._cell != before
         return Step(self._observe(), rewards, terminated, effective=effective, success=self._arrived)
@@ -164,8 +164,8 @@ class LakeEnvironment(Environment):
         if distance > actions:
             turns, actions = max(turns, -(-distance // per_turn)), distance
         most_turns, most_actions = max(turns, limits.turns), max(actions, limits.actions or actions)
-        known = plan(self._board, self._world.success_rate, most_turns, per_turn, most_actions)
-        sequence = known.sequence(self._cell, turns, actions)[: remaining.actions]
+        best_plan = plan(self._board, self._world.success_rate, most_turns, per_turn, most_actions)
+        sequence = best_plan.sequence(self._cell, turns, actions)[: remaining.actions]
         return ScriptedAction(self._thought(), tuple(ACTIONS[action] for action in sequence))
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
@@ -184,10 +184,10 @@ class LakeEnvironment(Environment):
     def _observe(self, preface: str = "") -> Observation:
         rows = grid(self._board, self._cell, self._world.symbols)
         # Spaces make every cell a separate token.
-        seen = "\n".join(" ".join(row) for row in rows)
+        text = "\n".join(" ".join(row) for row in rows)
         if self._world.view == "coordinates":
-            seen = coordinates(self._board, self._cell)
-        return Observation(preface + seen, state="/".join("".join(row) for row in rows))
+            text = coordinates(self._board, self._cell)
+        return Observation(preface + text, state="/".join("".join(row) for row in rows))
 
     def _thought(self) -> str:
         """Where the goal is relative to the agent, and on which sides there are holes."""
@@ -227,9 +227,9 @@ def legend(view: str, symbols: tuple[str, ...]) -> str:
 def grid(board: LakeBoard, cell: int, symbols: tuple[str, ...]) -> list[list[str]]:
     """The symbols of every row, with the agent at `cell`."""
     player, ice, hole, goal, fallen, arrived = symbols
-    shown = [{GOAL: goal, HOLE: hole}.get(letter, ice) for letter in board.cells]
-    shown[cell] = {GOAL: arrived, HOLE: fallen}.get(board.cells[cell], player)
-    return [shown[first : first + board.size] for first in range(0, board.size**2, board.size)]
+    letters = [{GOAL: goal, HOLE: hole}.get(letter, ice) for letter in board.cells]
+    letters[cell] = {GOAL: arrived, HOLE: fallen}.get(board.cells[cell], player)
+    return [letters[first : first + board.size] for first in range(0, board.size**2, board.size)]
 
 
 def coordinates(board: LakeBoard, cell: int) -> str:
@@ -237,9 +237,9 @@ def coordinates(board: LakeBoard, cell: int) -> str:
     holes = [place for place, letter in enumerate(board.cells) if letter == HOLE]
     places = {"you": [cell], "goal": [board.goal], "hole": holes}
     lines = [
-        f"{name} {', '.join('{} {}'.format(*divmod(place, board.size)) for place in found)}"
-        for name, found in places.items()
-        if found
+        f"{name} {', '.join('{} {}'.format(*divmod(place, board.size)) for place in cells)}"
+        for name, cells in places.items()
+        if cells
     ]
     state = {GOAL: ["you are on the goal"], HOLE: ["you are in a hole"]}.get(board.cells[cell], [])
     return "\n".join([*lines, *state])

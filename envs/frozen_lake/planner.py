@@ -31,7 +31,7 @@ TOLERANCE = 1e-9
 
 def make_lake(board: LakeBoard, success_rate: float) -> Any:
     """Gymnasium's lake without wrappers, whose limit of 100 steps would truncate episodes unknown to the agent."""
-    made = gymnasium.make(
+    environment = gymnasium.make(
         "FrozenLake-v1",
         desc=list(board.rows),
         is_slippery=success_rate < 1,
@@ -39,7 +39,7 @@ def make_lake(board: LakeBoard, success_rate: float) -> Any:
         max_episode_steps=-1,
         disable_env_checker=True,
     )
-    return made.unwrapped
+    return environment.unwrapped
 
 
 @lru_cache(maxsize=256)

@@ -90,8 +90,8 @@ class GymnasiumEpisode(BorrowedEpisode):
 
     def step(self, action: str) -> Step:
         """Play an action by its name, in any case; other text changes nothing."""
-        meant = action.strip().casefold()
-        value = next((value for name, value in self._game.actions.items() if name.casefold() == meant), None)
+        action_name = action.strip().casefold()
+        value = next((value for name, value in self._game.actions.items() if name.casefold() == action_name), None)
         if value is None or self._ended:
             return self._refuse(self._observe("" if self._ended else f"Not an action. Legal: {self._game.legal}.\n"))
         before = self._observe()
@@ -132,7 +132,7 @@ class TextEpisode(BorrowedEpisode):
 
     def __init__(self, game: Game, task: Task, seed: int) -> None:
         super().__init__(game, task, seed)
-        self._offered: tuple[str, ...] | None = None
+        self._offers: tuple[str, ...] | None = None
         self._solution: tuple[str, ...] | None = None
 
     def reset(self) -> Observation:
@@ -142,15 +142,15 @@ class TextEpisode(BorrowedEpisode):
 
     def step(self, action: str) -> Step:
         """Send a text to the environment. What its action space lacks, and any text after the end, is refused here."""
-        meant = action.strip()
+        text = action.strip()
         assert self._game.texts is not None, "the world makes this episode only for texts"
         if self._ended:
             return self._refuse(Observation(self._text))
-        if not self._game.texts.contains(meant):
+        if not self._game.texts.contains(text):
             return self._refuse(Observation(f"Not an action. {self._game.legal}.\n{self._text}"))
-        valid = self._offered is None or meant in self._offered
+        valid = self._offers is None or text in self._offers
         before = self._text
-        rewards, information = self._play(meant)
+        rewards, information = self._play(text)
         self._take_in(information)
         valid = valid and not information.get("invalid", False)
         return self._step(Observation(self._text), rewards, valid=valid, effective=self._text != before)
@@ -163,10 +163,13 @@ class TextEpisode(BorrowedEpisode):
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the actions that the environment lists. Raises ValueError where it lists none."""
-        if not self._offered:
+        if not self._offers:
             raise ValueError(f"the random baseline policy needs a list of actions; {self._task.id} tells none")
-        return ScriptedAction("a random action", (self._offered[int(generator.integers(len(self._offered)))],))
+        return ScriptedAction("a random action", (self._offers[int(generator.integers(len(self._offers)))],))
 
     def _take_in(self, information: Mapping[str, Any]) -> None:
         if not self._ended:
-            self._offered, self._solution = self._game.offered(information), self._game.solution(information)
+            self._offers, self._solution = (
+                self._game.offers(information),
+                self._game.solution(information),
+            )

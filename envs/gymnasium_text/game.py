@@ -35,8 +35,8 @@ class Game:
         observation, information = environment.reset(seed=0)
         self.describe(environment, observation)
         for key in ("offers", "solution"):
-            if (named := getattr(settings, key)) is not None:
-                listed(key, named, information)
+            if (name := getattr(settings, key)) is not None:
+                read_texts(key, name, information)
         self.plan = self._plan(environment.unwrapped)
         """The oracle's plan; None where no oracle is possible."""
         self.give_back(environment)
@@ -63,13 +63,13 @@ class Game:
                 return self._template.fill(observation)
             except ValueError as error:
                 raise ContractError(str(error), "TW-answer-type") from error
-        shown = environment.render() if self._settings.view == "ansi" else observation
-        if not isinstance(shown, str) or not shown.strip():
+        text = environment.render() if self._settings.view == "ansi" else observation
+        if not isinstance(text, str) or not text.strip():
             raise ContractError(
-                f"view {self._settings.view!r} must give a text; {self._identifier!r} gave {quoted(shown)}",
+                f"view {self._settings.view!r} must give a text; {self._identifier!r} gave {quoted(text)}",
                 "TW-answer-type",
             )
-        return without_colours(shown)
+        return without_colours(text)
 
     def succeeded(self, reward: float, information: Mapping[str, Any]) -> bool:
         """Whether an episode that terminates with this reward and information has solved its task."""
@@ -77,13 +77,13 @@ class Game:
             return bool(information.get(self._settings.success_info, False))
         return self._settings.success_reward is not None and reward >= self._settings.success_reward
 
-    def offered(self, information: Mapping[str, Any]) -> tuple[str, ...] | None:
+    def offers(self, information: Mapping[str, Any]) -> tuple[str, ...] | None:
         """The actions that the environment says are possible now; None where it says nothing."""
-        return None if self._settings.offers is None else listed("offers", self._settings.offers, information)
+        return None if self._settings.offers is None else read_texts("offers", self._settings.offers, information)
 
     def solution(self, information: Mapping[str, Any]) -> tuple[str, ...] | None:
         """The actions that solve the task from here, as the environment says; None where it says nothing."""
-        return None if self._settings.solution is None else listed("solution", self._settings.solution, information)
+        return None if self._settings.solution is None else read_texts("solution", self._settings.solution, information)
 
     @property
     def legal(self) -> str:
@@ -112,15 +112,15 @@ class Game:
         return GamePlan(model, list(self.actions.values()), self._settings.success_reward)
 
 
-def listed(key: str, named: str, information: Mapping[str, Any]) -> tuple[str, ...]:
+def read_texts(key: str, name: str, information: Mapping[str, Any]) -> tuple[str, ...]:
     """The texts under a key of an environment's information. Raises ContractError where there is no list of texts."""
-    found = information.get(named)
-    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
+    texts = information.get(name)
+    if not isinstance(texts, list | tuple) or not all(isinstance(each, str) for each in texts):
         raise ContractError(
-            f"{key} must be a key of the information with a list of texts; found {found!r} under {named}",
+            f"{key} must be a key of the information with a list of texts; found {texts!r} under {name}",
             "TW-answer-type",
         )
-    return tuple(found)
+    return tuple(texts)
 
 
 def _texts(space: Any) -> gymnasium.spaces.Text:

@@ -61,14 +61,14 @@ class GamePlan:
 
     def sequence(self, state: int, actions: int, most: int) -> tuple[int, ...]:
         """The best actions, at most `most`, up to and including the first that is uncertain or may end the episode."""
-        played: list[int] = []
-        while len(played) < most:
-            played.append(self.action(state, actions - len(played)))
-            outcomes = self._model[state][played[-1]]
+        sequence: list[int] = []
+        while len(sequence) < most:
+            sequence.append(self.action(state, actions - len(sequence)))
+            outcomes = self._model[state][sequence[-1]]
             if len({following for _, following, _, _ in outcomes}) > 1 or any(ended for *_, ended in outcomes):
                 break
             state = outcomes[0][1]
-        return tuple(played)
+        return tuple(sequence)
 
     def _look_ahead(self, actions: int) -> None:
         while len(self._choices) < actions:

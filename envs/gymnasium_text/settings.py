@@ -57,8 +57,10 @@ class Settings:
         names = [str(name).strip().casefold() for name in self.action_values]
         if not all(names) or len(set(names)) < len(names):
             raise ValueError(f"action_values must be named apart, not only by case; found {[*self.action_values]}")
-        if given := [name for name in ("grammar", "offers", "solution") if getattr(self, name) is not None]:
-            raise ValueError(f"{' and '.join(given)} must be left out where actions are named; set action to 'text'")
+        if text_settings := [name for name in ("grammar", "offers", "solution") if getattr(self, name) is not None]:
+            raise ValueError(
+                f"{' and '.join(text_settings)} must be left out where actions are named; set action to 'text'"
+            )
 
     def _require_text(self) -> None:
         if self.action_values is not None:
@@ -67,18 +69,18 @@ class Settings:
             raise ValueError(f"grammar must say in words what an action looks like; found {self.grammar!r}")
 
 
-def settings_of(identifier: str, given: Mapping[str, Any]) -> Settings:
+def settings_of(identifier: str, values: Mapping[str, Any]) -> Settings:
     """Settings of an environment: the given values, completed from `KNOWN`.
 
     Raises ValueError if incomplete or invalid.
     """
     if not isinstance(identifier, str):
         raise ValueError(f"id must be a text such as 'Taxi-v4'; found {identifier!r}")
-    chosen = {name: value for name, value in given.items() if value is not None}
-    known = asdict(KNOWN[identifier]) if identifier in KNOWN else {}
-    if {"success_reward", "success_info"} & chosen.keys():
-        known.update(success_reward=None, success_info=None)
-    complete = {**known, **chosen}
+    overrides = {name: value for name, value in values.items() if value is not None}
+    defaults = asdict(KNOWN[identifier]) if identifier in KNOWN else {}
+    if {"success_reward", "success_info"} & overrides.keys():
+        defaults.update(success_reward=None, success_info=None)
+    complete = {**defaults, **overrides}
     one_of("action", complete.get("action", "named"), ACTIONS)
     needed = ("instruction", "grammar" if complete.get("action") == "text" else "action_values")
     if missing := [name for name in needed if complete.get(name) is None]:

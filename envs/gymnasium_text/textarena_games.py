@@ -43,7 +43,7 @@ class TextArenaGames(gymnasium.Env[str, str]):
         """Begin the game of this seed. Raises ValueError for a game of several players."""
         super().reset(seed=seed, options=options)
         self._generator, self._began = random.Random(seed), False
-        with self._drawn():
+        with self._own_randomness():
             try:
                 self._game.reset(num_players=1, seed=None if seed is None else seed % 2**32)
             except AssertionError as error:
@@ -54,15 +54,15 @@ class TextArenaGames(gymnasium.Env[str, str]):
         """Play. An action without square brackets is given them, as TextArena does."""
         if not self._began:  # what happens from here on is the episode's noise
             self._generator, self._began = random.Random(int(self.np_random.integers(2**62))), True
-        with self._drawn():
+        with self._own_randomness():
             ended, _ = self._game.step(action if "[" in action else f"[{action}]")
         state = self._game.state
-        paid = float(state.rewards[0]) if ended and state.rewards else 0.0
+        reward = float(state.rewards[0]) if ended and state.rewards else 0.0
         mistaken = bool(getattr(state, "error_count", 0)) or bool(state.game_info[0]["invalid_move"])
-        said = self._new_text()
+        text = self._new_text()
         if ended:
-            said = "\n".join(part for part in (said, str(state.game_info[0].get("reason") or "")) if part)
-        return said or "The game is over.", paid, bool(ended), False, {"won": paid >= 1.0, "invalid": mistaken}
+            text = "\n".join(part for part in (text, str(state.game_info[0].get("reason") or "")) if part)
+        return text or "The game is over.", reward, bool(ended), False, {"won": reward >= 1.0, "invalid": mistaken}
 
     def _new_text(self) -> str:
         """What the game says since the last action."""
@@ -71,7 +71,7 @@ class TextArenaGames(gymnasium.Env[str, str]):
         return "\n".join(str(text).strip() for _, text, kind in messages if kind is not own)
 
     @contextmanager
-    def _drawn(self) -> Iterator[None]:
+    def _own_randomness(self) -> Iterator[None]:
         with _drawing:
             outside = random.getstate()
             random.setstate(self._generator.getstate())

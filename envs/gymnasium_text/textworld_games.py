@@ -28,8 +28,8 @@ class TextWorldGames(gymnasium.Env[str, str]):
     def __init__(self, games: str) -> None:
         self._textworld = _library()
         place = Path(games)
-        found = [place] if place.is_file() else sorted(place.rglob("*"))
-        self._games = [path for path in found if path.name.endswith(ENDINGS)]
+        paths = [place] if place.is_file() else sorted(place.rglob("*"))
+        self._games = [path for path in paths if path.name.endswith(ENDINGS)]
         if not self._games:
             raise ValueError(f"games must be a game or a folder with games, {', '.join(ENDINGS)}; found {games!r}")
         self._playing: Any = None
@@ -44,8 +44,10 @@ class TextWorldGames(gymnasium.Env[str, str]):
         game = self._games[int(self.np_random.integers(len(self._games)))]
         if game != self._game:
             self.close()
-            wanted = self._textworld.EnvInfos(admissible_commands=True, policy_commands=True, won=True, score=True)
-            self._playing, self._game = self._textworld.start(str(game), wanted), game
+            requested_infos = self._textworld.EnvInfos(
+                admissible_commands=True, policy_commands=True, won=True, score=True
+            )
+            self._playing, self._game = self._textworld.start(str(game), requested_infos), game
         state = self._playing.reset()
         self._score = 0.0
         return _answer(state), _information(state)

@@ -29,8 +29,8 @@ class Template:
     def __init__(self, text: str | None, fields: Sequence[Mapping[str, Any]]) -> None:
         if not isinstance(text, str) or not text.strip():
             raise ValueError(f"template must be a text such as 'row {{row}}', since view is 'template'; found {text!r}")
-        listed = isinstance(fields, list | tuple)
-        if not listed or not all(isinstance(one, Mapping) and len(one) == 1 for one in fields):
+        is_list = isinstance(fields, list | tuple)
+        if not is_list or not all(isinstance(one, Mapping) and len(one) == 1 for one in fields):
             raise ValueError(f"fields must be a list of one name each, such as [{{row: 5}}]; found {fields!r}")
         self._text = text
         self._kinds = {name: _kind(name, kind) for one in fields for name, kind in one.items()}

@@ -118,8 +118,8 @@ class GymnasiumText(World):
         self._game = Game(id, self._arguments, self.settings)
         # Only an instance knows whether its environment publishes a model, or tells what is possible and what is best.
         if self._game.texts is not None:
-            told = {"random": self.settings.offers, "oracle": self.settings.solution}
-            self.baselines = tuple(name for name, key in told.items() if key is not None)
+            keys = {"random": self.settings.offers, "oracle": self.settings.solution}
+            self.baselines = tuple(name for name, key in keys.items() if key is not None)
             self.names_states = False
         elif self._game.plan is None:
             self.baselines = ("random",)
@@ -128,16 +128,16 @@ class GymnasiumText(World):
         # A folder of games is known by what it holds, see `files`, and not by its place.
         arguments = {name: each for name, each in self._arguments.items() if (self._id, name) != (TEXTWORLD, "games")}
         if arguments:
-            written = json.dumps(arguments, sort_keys=True)
-            variant = f"-{seeding.derive(0, 'gymnasium arguments', written):x}"
+            text = json.dumps(arguments, sort_keys=True)
+            variant = f"-{seeding.derive(0, 'gymnasium arguments', text):x}"
         self._family = f"{self.name}/{self.version}/{self._id}{variant}/starts-{self.settings.starts}/"
         self.instruction, self.grammar = self.settings.instruction, f"{self._game.legal}."
 
     @classmethod
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """The world's own module, and the module named in the identifier where that is `module:Name-v0`."""
-        module, named, _ = str(parameters.get("id", "")).rpartition(":")
-        return (cls.__module__, module) if named else (cls.__module__,)
+        module, colon, _ = str(parameters.get("id", "")).rpartition(":")
+        return (cls.__module__, module) if colon else (cls.__module__,)
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:

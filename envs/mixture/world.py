@@ -69,10 +69,10 @@ class Mixture(World):
         introduce: bool = True,
     ) -> None:
         true_or_false("introduce", introduce)
-        descriptions = described(parts)
+        descriptions = read_descriptions(parts)
         validation = train if validation is None else validation
-        named: dict[Split, Sequence[str] | None] = {"train": train, "validation": validation, "test": test}
-        selected = {split: _selected(split, names, list(descriptions)) for split, names in named.items()}
+        names_by_split: dict[Split, Sequence[str] | None] = {"train": train, "validation": validation, "test": test}
+        selected = {split: _selected(split, names, list(descriptions)) for split, names in names_by_split.items()}
         if idle := [name for name in descriptions if not any(name in names for names in selected.values())]:
             raise ValueError(f"every part must be in train, validation or test; found {', '.join(idle)} in none")
         self.parts = {name: description.make(name) for name, description in descriptions.items()}
@@ -123,14 +123,14 @@ class Mixture(World):
 
     def split_size(self, split: Split) -> int | None:
         """Number of tasks until the first part runs out; None if no part does."""
-        left = {part.name: part.world.split_size(split) for part in self._parts_of[split]}
-        if all(size is None for size in left.values()):
+        remaining = {part.name: part.world.split_size(split) for part in self._parts_of[split]}
+        if all(size is None for size in remaining.values()):
             return None
         for number, part in enumerate(in_turn(self._parts_of[split])):
-            size = left[part.name]
+            size = remaining[part.name]
             if size == 0:
                 return number
-            left[part.name] = None if size is None else size - 1
+            remaining[part.name] = None if size is None else size - 1
         raise AssertionError("a split that ends must end")
 
     def make(self, task: Task, seed: int) -> PartEpisode:
@@ -161,7 +161,7 @@ class Mixture(World):
     @classmethod
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """The modules of all parts, and this one."""
-        parts = described(parameters["parts"]).values()
+        parts = read_descriptions(parameters["parts"]).values()
         names = {module for part in parts for module in world_class(part.world).modules(part.parameters)}
         return (cls.__module__, *sorted(names))
 
@@ -170,14 +170,14 @@ class Mixture(World):
         """The files of the parts, under the parameter that names each."""
         return {
             f"parts.{name}.parameters.{key}": path
-            for name, part in described(parameters["parts"]).items()
+            for name, part in read_descriptions(parameters["parts"]).items()
             for key, path in world_class(part.world).files(part.parameters).items()
         }
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """The distributions of the parts."""
-        parts = described(parameters["parts"]).values()
+        parts = read_descriptions(parameters["parts"]).values()
         return tuple({name for part in parts for name in world_class(part.world).distributions(part.parameters)})
 
     @classmethod
@@ -185,7 +185,7 @@ class Mixture(World):
         """The state of each part, under keys that begin with the part's name."""
         return {
             f"{name}/{what}": version
-            for name, part in described(parameters["parts"]).items()
+            for name, part in read_descriptions(parameters["parts"]).items()
             for what, version in world_class(part.world).state(part.parameters).items()
         }
 
@@ -214,7 +214,7 @@ class Mixture(World):
         """Columns for success over all tasks and for each world of the test task set, then the usual ones."""
         success, *others = World.columns
         trained = [part.name for part in self._parts_of["train"]]
-        of_parts = [
+        part_columns = [
             Column(
                 f"success {part.name}",
                 "success",
@@ -223,7 +223,7 @@ class Mixture(World):
             )
             for part in self._parts_of["test"]
         ]
-        return (success, *of_parts, *others)
+        return (success, *part_columns, *others)
 
 
 def _selected(split: Split, names: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
@@ -262,28 +262,28 @@ class Description:
             raise ValueError(f"part {name!r}: {error}") from error
 
 
-def described(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
+def read_descriptions(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
     """Description of each part by name. Raises ValueError for an invalid one."""
     if not isinstance(parts, Mapping) or not parts:
         raise ValueError(f"parts must name the worlds, such as {{lake: {{world: frozen_lake}}}}; found {parts!r}")
-    return {name: _described(name, said) for name, said in parts.items()}
+    return {name: _read_description(name, options) for name, options in parts.items()}
 
 
-def _described(name: str, said: Mapping[str, Any]) -> Description:
+def _read_description(name: str, options: Mapping[str, Any]) -> Description:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"a part's name must be letters, digits, - and _; found {name!r}")
-    if not isinstance(said, Mapping):
-        raise ValueError(f"part {name!r} must say of {', '.join(KEYS)} what is not usual; found {said!r}")
-    for key in said:
+    if not isinstance(options, Mapping):
+        raise ValueError(f"part {name!r} must say of {', '.join(KEYS)} what is not usual; found {options!r}")
+    for key in options:
         if key not in KEYS:
             nearest = difflib.get_close_matches(str(key), KEYS, n=1)
             hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(KEYS)}"
             raise ValueError(f"part {name!r} has no key {key!r}: {hint}")
-    world, parameters, weight = said.get("world", name), said.get("parameters", {}), said.get("weight", 1)
+    world, parameters, weight = options.get("world", name), options.get("parameters", {}), options.get("weight", 1)
     if not isinstance(parameters, Mapping):
         raise ValueError(f"the parameters of part {name!r} must be a mapping; found {parameters!r}")
     weight = positive(f"the weight of part {name!r}", weight)
-    return Description(world, with_preset(world, said.get("preset", ""), parameters), weight)
+    return Description(world, with_preset(world, options.get("preset", ""), parameters), weight)
 
 
 def in_turn(parts: Sequence[Part]) -> Iterator[Part]:
@@ -311,7 +311,7 @@ class PartEpisode(Environment):
 
     def reset(self) -> Observation:
         """The part's first observation, after the introduction if there is one."""
-        first = self._named(self._environment.reset())
+        first = self._with_part(self._environment.reset())
         return replace(first, text=f"{self._introduction}\n{first.text}") if self._introduction else first
 
     def step(self, action: str) -> Step:
@@ -319,7 +319,7 @@ class PartEpisode(Environment):
         step = self._environment.step(action)
         return replace(
             step,
-            observation=self._named(step.observation),
+            observation=self._with_part(step.observation),
             rewards=self._prefixed(step.rewards),
             metrics=self._prefixed(step.metrics),
         )
@@ -340,7 +340,7 @@ class PartEpisode(Environment):
         """Free the resources of the part's environment."""
         self._environment.close()
 
-    def _named(self, observation: Observation) -> Observation:
+    def _with_part(self, observation: Observation) -> Observation:
         state = None if observation.state is None else f"{self._part}/{observation.state}"
         return Observation(observation.text, state)
 

@@ -33,7 +33,7 @@ class ActionForm:
         """The texts that the schema allows, where it lists them."""
         if self.form != "field":
             return ()
-        return tuple(map(written, _resolved(self.schema, self.field).get("enum", ())))
+        return tuple(map(as_text, _resolved(self.schema, self.field).get("enum", ())))
 
     @property
     def grammar(self) -> str:
@@ -44,38 +44,38 @@ class ActionForm:
             return f"A JSON object with the fields {', '.join(_decided(self.schema))}."
         if self.choices:
             return f"{', '.join(self.choices)}."
-        told = _resolved(self.schema, self.field)
+        field_schema = _resolved(self.schema, self.field)
         kind = {"integer": "A whole number", "number": "A number", "boolean": "true or false"}
-        what = str(told.get("description", "")).strip().rstrip(".")
-        return f"{kind.get(str(told.get('type')), 'A text')}{f': {what}' if what else ''}."
+        what = str(field_schema.get("description", "")).strip().rstrip(".")
+        return f"{kind.get(str(field_schema.get('type')), 'A text')}{f': {what}' if what else ''}."
 
     def action(self, text: str) -> dict[str, Any] | None:
         """The action that a text means; None for a text that means none. The server checks the rest."""
         if self.form == "tools":
             return _call(text)
         if self.form == "json":
-            found = _parsed(text)
-            return found if isinstance(found, dict) else None
-        told = _resolved(self.schema, self.field)
-        if "enum" in told:
-            return next(({self.field: each} for each in told["enum"] if written(each) == text), None)
-        return {self.field: text if told.get("type") == "string" else _parsed(text)}
+            action = _parsed(text)
+            return action if isinstance(action, dict) else None
+        field_schema = _resolved(self.schema, self.field)
+        if "enum" in field_schema:
+            return next(({self.field: each} for each in field_schema["enum"] if as_text(each) == text), None)
+        return {self.field: text if field_schema.get("type") == "string" else _parsed(text)}
 
 
-def action_form(schema: Mapping[str, Any], asked: str | None) -> ActionForm:
-    """The form of a server's actions: `asked` is `json`, `tools` or the name of a field; None: by the schema.
+def action_form(schema: Mapping[str, Any], form: str | None) -> ActionForm:
+    """The form of a server's actions: `form` is `json`, `tools` or the name of a field; None: by the schema.
 
     Raises ValueError for a field that the schema lacks, and where the schema leaves it open.
     """
     fields = _decided(schema)
-    if asked in ("json", "tools"):
-        return ActionForm("json" if asked == "json" else "tools", schema)
-    if asked is not None:
-        if asked not in fields:
+    if form in ("json", "tools"):
+        return ActionForm("json" if form == "json" else "tools", schema)
+    if form is not None:
+        if form not in fields:
             raise ValueError(
-                f"action must be json, tools or one of the action's fields, {', '.join(fields)}; found {asked!r}"
+                f"action must be json, tools or one of the action's fields, {', '.join(fields)}; found {form!r}"
             )
-        return ActionForm("field", schema, asked)
+        return ActionForm("field", schema, form)
     if {"tool_name", "arguments"} <= set(fields):
         return ActionForm("tools", schema)
     required = [name for name in fields if name in schema.get("required", ())] or list(fields)
@@ -87,7 +87,7 @@ def action_form(schema: Mapping[str, Any], asked: str | None) -> ActionForm:
     return ActionForm("field", schema, required[0])
 
 
-def written(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value as a policy writes it: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -98,11 +98,11 @@ def _decided(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _resolved(schema: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     """What the schema says of a field, with the definition that it refers to."""
-    told: Mapping[str, Any] = schema["properties"][field]
-    for each in (told, *told.get("allOf", ())):
+    field_schema: Mapping[str, Any] = schema["properties"][field]
+    for each in (field_schema, *field_schema.get("allOf", ())):
         if name := str(each.get("$ref", "")).rpartition("/")[2]:
-            return {**schema.get("$defs", {}).get(name, {}), **told}
-    return told
+            return {**schema.get("$defs", {}).get(name, {}), **field_schema}
+    return field_schema
 
 
 def _call(text: str) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.openenv.actions import ActionForm, written
+from envs.openenv.actions import ActionForm, as_text
 from envs.openenv.sessions import OpenEnvFault, OpenEnvSession, PlayReply
 from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
@@ -37,14 +37,14 @@ class Reading:
             return _tool_text(observation) or NOTHING
         names = [name for name in self.observation or observation if name in observation]
         if len(names) == 1:
-            return written(observation[names[0]]) or NOTHING
-        return "\n".join(f"{name}: {written(observation[name])}" for name in names) or NOTHING
+            return as_text(observation[names[0]]) or NOTHING
+        return "\n".join(f"{name}: {as_text(observation[name])}" for name in names) or NOTHING
 
-    def succeeded(self, played: PlayReply) -> bool:
+    def succeeded(self, reply: PlayReply) -> bool:
         """Whether an episode that ended with this reply has solved its task."""
         if self.success_field is not None:
-            return bool(played.observation.get(self.success_field))
-        return self.success_reward is not None and played.reward >= self.success_reward
+            return bool(reply.observation.get(self.success_field))
+        return self.success_reward is not None and reply.reward >= self.success_reward
 
 
 class OpenEnvEpisode(Environment):
@@ -53,48 +53,49 @@ class OpenEnvEpisode(Environment):
     def __init__(
         self,
         session: Callable[[], OpenEnvSession],
-        given: Mapping[str, Any],
+        reset_arguments: Mapping[str, Any],
         form: ActionForm,
         grammar: str,
         reading: Reading,
     ) -> None:
-        self._open, self._given, self._form, self._reading = session, given, form, reading
+        self._open, self._reset_arguments, self._form, self._reading = session, reset_arguments, form, reading
         self._not_one = f"Not an action. {grammar}"
         self._session: OpenEnvSession | None = None
         self._text = ""
-        self._offered: tuple[str, ...] | None = None
+        self._offers: tuple[str, ...] | None = None
         self._solution: tuple[str, ...] | None = None
         self._ended = self._success = False
 
     def reset(self) -> Observation:
         """Open a session, and begin the task."""
         self._session = self._open()
-        self._take_in(self._session.reset(self._given))
+        self._take_in(self._session.reset(self._reset_arguments))
         return Observation(self._text)
 
     def step(self, action: str) -> Step:
         """Send an action. What cannot be one, and any after the end, is refused here; the server may refuse others."""
-        meant = action.strip()
-        sent = None if self._ended else self._form.action(meant)
-        if sent is None:
+        action_text = action.strip()
+        request = None if self._ended else self._form.action(action_text)
+        if request is None:
             return self._refuse("The episode is over." if self._ended else self._not_one)
         assert self._session is not None, "the contract says that reset comes first"
-        listed = self._offered is None or meant in self._offered
+        is_listed = self._offers is None or action_text in self._offers
         try:
-            played = self._session.step(sent)
+            reply = self._session.step(request)
         except OpenEnvFault as fault:
-            if not self._is_of_the_action(fault, sent, listed):
+            if not self._is_of_the_action(fault, request, is_listed):
                 raise
             return self._refuse(self._not_one)
         before = self._text
-        self._take_in(played)
-        acted = self._ended or self._text != before  # some environments act on what they do not list, or end
+        self._take_in(reply)
+        effective = self._ended or self._text != before  # some environments act on what they do not list, or end
         return Step(
             Observation(self._text),
-            {"reward": played.reward},
+            {"reward": reply.reward},
             terminated=self._ended,
-            valid=(listed or acted) and not ("tool_name" in played.observation and played.observation.get("error")),
-            effective=acted,
+            valid=(is_listed or effective)
+            and not ("tool_name" in reply.observation and reply.observation.get("error")),
+            effective=effective,
             success=self._success,
         )
 
@@ -106,45 +107,45 @@ class OpenEnvEpisode(Environment):
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the actions that the observation lists, or the schema. Raises ValueError where neither does."""
-        offered = self._offered or self._form.choices
-        if not offered:
+        actions = self._offers or self._form.choices
+        if not actions:
             raise ValueError("the random baseline policy needs a list of actions; the server tells none")
-        return ScriptedAction("a random action", (offered[int(generator.integers(len(offered)))],))
+        return ScriptedAction("a random action", (actions[int(generator.integers(len(actions)))],))
 
     def close(self) -> None:
         """End the session."""
         if self._session is not None:
             self._session.close()
 
-    def _is_of_the_action(self, fault: OpenEnvFault, sent: Mapping[str, Any], listed: bool) -> bool:
+    def _is_of_the_action(self, fault: OpenEnvFault, request: Mapping[str, Any], is_listed: bool) -> bool:
         """Whether a server's error says that the policy's action is none, and not that the environment failed.
 
         The server's check of an action says so. An exception does where the environment listed the possible actions and
         this was none of them: many environments raise at an illegal action.
         """
         if fault.code == REFUSED:
-            return fault.fields <= {*sent, *self._form.schema.get("properties", {})}
-        return fault.code == RAISED and not listed
+            return fault.fields <= {*request, *self._form.schema.get("properties", {})}
+        return fault.code == RAISED and not is_listed
 
-    def _take_in(self, played: PlayReply) -> None:
-        self._text = self._reading.text(played.observation)
-        self._ended = played.done
-        self._success = self._ended and self._reading.succeeded(played)
+    def _take_in(self, reply: PlayReply) -> None:
+        self._text = self._reading.text(reply.observation)
+        self._ended = reply.done
+        self._success = self._ended and self._reading.succeeded(reply)
         if not self._ended:
-            self._offered = _listed(played.observation, self._reading.offers)
-            self._solution = _listed(played.observation, self._reading.solution)
+            self._offers = _read_actions(reply.observation, self._reading.offers)
+            self._solution = _read_actions(reply.observation, self._reading.solution)
 
-    def _refuse(self, said: str) -> Step:
-        return Step(Observation(said), terminated=self._ended, valid=False, effective=False, success=self._success)
+    def _refuse(self, message: str) -> Step:
+        return Step(Observation(message), terminated=self._ended, valid=False, effective=False, success=self._success)
 
 
-def _listed(observation: Mapping[str, Any], field: str | None) -> tuple[str, ...] | None:
+def _read_actions(observation: Mapping[str, Any], field: str | None) -> tuple[str, ...] | None:
     if field is None:
         return None
-    found = observation.get(field)
-    if not isinstance(found, list):
-        raise OpenEnvFault(f"the observation's field {field!r} must be a list of actions; found {found!r}")
-    return tuple(map(written, found))
+    actions = observation.get(field)
+    if not isinstance(actions, list):
+        raise OpenEnvFault(f"the observation's field {field!r} must be a list of actions; found {actions!r}")
+    return tuple(map(as_text, actions))
 
 
 def _tool_text(observation: Mapping[str, Any]) -> str:
@@ -157,4 +158,4 @@ def _tool_text(observation: Mapping[str, Any]) -> str:
     content = result.get("content") if isinstance(result, dict) else None
     if isinstance(content, list):
         return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
-    return "" if result is None else written(result)
+    return "" if result is None else as_text(result)

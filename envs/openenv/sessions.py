@@ -60,11 +60,11 @@ class ServerDescription:
 @cache
 def description(url: str, seconds: float, token_variable: str) -> ServerDescription:
     """A server's description, asked for once per process. Raises OpenEnvFault."""
-    told, schema = (_got(f"{url}/{route}", seconds, token_variable) for route in ("metadata", "schema"))
+    metadata, schema = (_got(f"{url}/{route}", seconds, token_variable) for route in ("metadata", "schema"))
     action, observation = schema.get("action"), schema.get("observation")
     if not isinstance(action, dict) or not isinstance(observation, dict):
         raise OpenEnvFault(f"{url}/schema must have the schemas of an action and an observation; found {schema!r}")
-    return ServerDescription(str(told.get("name", "")), str(told.get("description", "")), action, observation)
+    return ServerDescription(str(metadata.get("name", "")), str(metadata.get("description", "")), action, observation)
 
 
 @cache
@@ -72,12 +72,12 @@ def tools(url: str, seconds: float, token_variable: str) -> tuple[Mapping[str, A
     """The tools of an environment whose actions are tool calls, asked for once per process. Raises OpenEnvFault."""
     session = OpenEnvSession(url, seconds, token_variable)
     try:
-        listed = session.step({"type": "list_tools"}).observation.get("tools")
+        tool_list = session.step({"type": "list_tools"}).observation.get("tools")
     finally:
         session.close()
-    if not isinstance(listed, list) or not all(isinstance(tool, dict) and "name" in tool for tool in listed):
-        raise OpenEnvFault(f"{url} must list its tools; found {str(listed)[:200]}")
-    return tuple(listed)
+    if not isinstance(tool_list, list) or not all(isinstance(tool, dict) and "name" in tool for tool in tool_list):
+        raise OpenEnvFault(f"{url} must list its tools; found {str(tool_list)[:200]}")
+    return tuple(tool_list)
 
 
 class OpenEnvSession:
@@ -91,13 +91,13 @@ class OpenEnvSession:
         self._seconds = seconds
         self._connection = self._connected(_headers(token_variable))
 
-    def reset(self, given: Mapping[str, Any]) -> PlayReply:
-        """Begin an episode. `given`: the seed, and what else the environment's `reset` takes."""
-        return _played(self._request("reset", given))
+    def reset(self, arguments: Mapping[str, Any]) -> PlayReply:
+        """Begin an episode. `arguments`: the seed, and what else the environment's `reset` takes."""
+        return _read_reply(self._request("reset", arguments))
 
     def step(self, action: Mapping[str, Any]) -> PlayReply:
         """Play an action."""
-        return _played(self._request("step", action))
+        return _read_reply(self._request("step", action))
 
     def close(self) -> None:
         """End the session, and wait until the server has freed it. It is no error if the server has ended it already.
@@ -135,32 +135,32 @@ class OpenEnvSession:
             raise OpenEnvFault(f"{place} must be answered within {self._seconds:g} s; it was not") from error
         except (OSError, ValueError, WebSocketException) as error:
             raise OpenEnvFault(f"{place} must be answered; found {type(error).__name__}: {error}") from error
-        told = reply.get("data") if isinstance(reply, dict) else None
-        if not isinstance(told, dict) or reply.get("type") not in ("observation", "error"):
+        reply_data = reply.get("data") if isinstance(reply, dict) else None
+        if not isinstance(reply_data, dict) or reply.get("type") not in ("observation", "error"):
             raise OpenEnvFault(f"{place} must be answered with an observation; found {str(reply)[:200]}")
         if reply["type"] == "error":
-            raise _fault(place, told)
-        return told
+            raise _fault(place, reply_data)
+        return reply_data
 
 
-def _fault(place: str, told: Mapping[str, Any]) -> OpenEnvFault:
-    code, errors = str(told.get("code", "")), told.get("errors")
+def _fault(place: str, data: Mapping[str, Any]) -> OpenEnvFault:
+    code, errors = str(data.get("code", "")), data.get("errors")
     problems = [each for each in errors if isinstance(each, dict)] if isinstance(errors, list) else []
     places = [[str(part) for part in each.get("loc", ())] for each in problems]
-    found = "; ".join(f"{'.'.join(at)}: {each.get('msg')}" for at, each in zip(places, problems, strict=True))
+    details = "; ".join(f"{'.'.join(at)}: {each.get('msg')}" for at, each in zip(places, problems, strict=True))
     advice = (
         ": start the server with a `max_concurrent_envs` of at least the number of episodes that are played at once"
         if code == "CAPACITY_REACHED"
         else ""
     )
-    message = f"{place} failed with {code or 'no code'}: {found or told.get('message')}{advice}"
+    message = f"{place} failed with {code or 'no code'}: {details or data.get('message')}{advice}"
     return OpenEnvFault(message, code, [at[0] for at in places if at])
 
 
-def _played(told: Mapping[str, Any]) -> PlayReply:
-    observation, reward, done = told.get("observation"), told.get("reward"), told.get("done", False)
+def _read_reply(data: Mapping[str, Any]) -> PlayReply:
+    observation, reward, done = data.get("observation"), data.get("reward"), data.get("done", False)
     if not isinstance(observation, dict) or not isinstance(done, bool):
-        raise OpenEnvFault(f"a reply must have an observation and say if the episode is done; found {str(told)[:200]}")
+        raise OpenEnvFault(f"a reply must have an observation and say if the episode is done; found {str(data)[:200]}")
     return PlayReply(
         observation, 0.0 if reward is None else finite_number("the reward of a server's reply", reward), done
     )
@@ -170,12 +170,12 @@ def _got(address: str, seconds: float, token_variable: str) -> Mapping[str, Any]
     try:
         response = httpx.get(address, headers=_headers(token_variable), timeout=seconds, trust_env=False)
         response.raise_for_status()
-        found = response.json()
+        content = response.json()
     except (httpx.HTTPError, ValueError) as error:
         raise OpenEnvFault(f"{address} must be answered with JSON; found {type(error).__name__}: {error}") from error
-    if not isinstance(found, dict):
-        raise OpenEnvFault(f"{address} must be answered with an object; found {str(found)[:200]}")
-    return found
+    if not isinstance(content, dict):
+        raise OpenEnvFault(f"{address} must be answered with an object; found {str(content)[:200]}")
+    return content
 
 
 def _headers(token_variable: str) -> dict[str, str]:

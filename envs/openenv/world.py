@@ -78,24 +78,24 @@ class OpenEnv(World):
         self.limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self._seconds, self._token_variable = positive("seconds", seconds), token_variable
         try:
-            self._told = description(self._url, self._seconds, token_variable)
-            self._form = action_form(self._told.action, action)
+            self._description = description(self._url, self._seconds, token_variable)
+            self._form = action_form(self._description.action, action)
             self._tools = tools(self._url, self._seconds, token_variable) if self._form.form == "tools" else ()
         except OpenEnvFault as error:
             raise ValueError(f"url must be the address of a running OpenEnv server; {error}") from error
         if self._tools:  # the verbs are the server's, so they are set on the instance
             self.verbs = frozenset(str(tool["name"]) for tool in self._tools)  # type: ignore[misc]
-        _require_fields(self._told.observation, observation or (), success_field, offers, solution)
+        _require_fields(self._description.observation, observation or (), success_field, offers, solution)
         self._reading = Reading(observation, success_reward, success_field, offers, solution)
-        listed = "\nYou have these tools:\n" + "\n".join(map(_described, self._tools)) if self._tools else ""
-        self.instruction = f"{self._told.text if instruction is None else instruction}{listed}"
+        tool_list = "\nYou have these tools:\n" + "\n".join(map(_describe_tool, self._tools)) if self._tools else ""
+        self.instruction = f"{self._description.text if instruction is None else instruction}{tool_list}"
         self.grammar = self._form.grammar if grammar is None else grammar
-        self._given = dict(reset or {})
-        known = {"random": bool(offers or self._form.choices), "oracle": solution is not None}
-        self.baselines = tuple(name for name, there in known.items() if there)
-        written = json.dumps(self._given, sort_keys=True)
-        variant = f"-{seeding.derive(0, 'openenv reset', written):x}" if self._given else ""
-        self._family = f"{self.name}/{self.version}/{self._told.name}{variant}/"
+        self._reset_arguments = dict(reset or {})
+        available = {"random": bool(offers or self._form.choices), "oracle": solution is not None}
+        self.baselines = tuple(name for name, there in available.items() if there)
+        text = json.dumps(self._reset_arguments, sort_keys=True)
+        variant = f"-{seeding.derive(0, 'openenv reset', text):x}" if self._reset_arguments else ""
+        self._family = f"{self.name}/{self.version}/{self._description.name}{variant}/"
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` seeds of a split, which has no end."""
@@ -105,7 +105,9 @@ class OpenEnv(World):
         """An episode on a seed, whose session starts with its reset. `seed` is unused: OpenEnv knows one seed only."""
         require_family(task, self._family)
         session = partial(OpenEnvSession, self._url, self._seconds, self._token_variable)
-        return OpenEnvEpisode(session, {**self._given, "seed": task.seed}, self._form, self.grammar, self._reading)
+        return OpenEnvEpisode(
+            session, {**self._reset_arguments, "seed": task.seed}, self._form, self.grammar, self._reading
+        )
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
@@ -116,8 +118,8 @@ class OpenEnv(World):
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
         """A digest of what the server says of itself."""
         world = cls(**parameters)
-        told = json.dumps([vars(world._told), world._tools], sort_keys=True)
-        return {"server": hashlib.sha256(told.encode()).hexdigest()[:16]}
+        text = json.dumps([vars(world._description), world._tools], sort_keys=True)
+        return {"server": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
     def _task(self, split: Split, number: int) -> Task:
         name = f"{self._family}{split}/{number}"
@@ -133,9 +135,9 @@ def _require_fields(schema: Mapping[str, Any], observation: Sequence[str], *othe
             raise ValueError(f"fields must be of the server's observations, {', '.join(known)}; found {name!r}")
 
 
-def _described(tool: Mapping[str, Any]) -> str:
+def _describe_tool(tool: Mapping[str, Any]) -> str:
     """One line on a tool: its name, its arguments with their types, and what it does."""
     properties: Mapping[str, Any] = (tool.get("input_schema") or {}).get("properties", {})
-    arguments = ", ".join(f"{name} ({told.get('type', 'any')})" for name, told in properties.items())
-    said = " ".join(str(tool.get("description") or "").split())
-    return f"{tool['name']}: {arguments or 'no arguments'}. {said}".rstrip()
+    arguments = ", ".join(f"{name} ({schema.get('type', 'any')})" for name, schema in properties.items())
+    description = " ".join(str(tool.get("description") or "").split())
+    return f"{tool['name']}: {arguments or 'no arguments'}. {description}".rstrip()

@@ -60,16 +60,16 @@ class SciWorldEnvironment(Environment):
 
     def step(self, action: str) -> Step:
         """Play one action; text that is no action changes nothing and is answered with the legal actions."""
-        meant = " ".join(action.lower().split())
+        text = " ".join(action.lower().split())
         if self._ended:
             return self._refuse("The episode is over.")
-        if not meant or len(meant) > LONGEST_ACTION or not (meant.isascii() and meant.isprintable()):
+        if not text or len(text) > LONGEST_ACTION or not (text.isascii() and text.isprintable()):
             return self._refuse(f"Not an action. {self._rules.grammar}")
-        if meant in NOT_ACTIONS:
+        if text in NOT_ACTIONS:
             return self._refuse(f"{UNKNOWN[0]} {self._rules.grammar}")
         if self._question is not None:
-            return self._answer_question(meant)
-        return self._play(meant)
+            return self._answer_question(text)
+        return self._play(text)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Next action of the path by which the package's own agent solves the task (its gold path).
@@ -80,7 +80,7 @@ class SciWorldEnvironment(Environment):
         changed.
         """
         path = self._rules.pool.gold_path(self._variation, self._rules.simplification)
-        place = reached(path, self._played)
+        place = played_prefix(path, self._played)
         if path[place].isdigit() and self._question is None:
             place -= 1  # its question was dropped, so ask it again
         return ScriptedAction("the plan goes on", (path[place],))
@@ -109,37 +109,37 @@ class SciWorldEnvironment(Environment):
         assert self._simulation is not None, "reset must be called first"
         return self._simulation
 
-    def _answer_question(self, meant: str) -> Step:
+    def _answer_question(self, text: str) -> Step:
         """Answer the open question with a number, or drop the question and play another action."""
         assert self._question is not None
-        asked, choices = self._question
-        if meant.isdigit():
-            if int(meant) >= choices:
+        action, choices = self._question
+        if text.isdigit():
+            if int(text) >= choices:
                 return self._refuse(f"Answer with a number from 0 to {choices - 1}, or with another action.")
             self._question = None
-            return self._play(meant)
+            return self._play(text)
         self._running.drop_question()
         self._question = None
-        step = self._play(meant)
+        step = self._play(text)
         if not step.valid:
             # Asking again takes no time and opens the same question.
-            self._running.step(asked)
-            self._question = asked, choices
+            self._running.step(action)
+            self._question = action, choices
         return step
 
-    def _play(self, meant: str) -> Step:
-        answer = self._running.step(meant)
+    def _play(self, text: str) -> Step:
+        answer = self._running.step(text)
         if answer.text.startswith(UNKNOWN):
             return self._refuse(f"{UNKNOWN[0]} {self._rules.grammar}")
-        return self._record(meant, answer)
+        return self._record(text, answer)
 
-    def _record(self, meant: str, answer: Answer) -> Step:
+    def _record(self, text: str, answer: Answer) -> Step:
         if answer.text.startswith(QUESTION):
-            self._question = meant, len(re.findall(r"^\d+:\t", answer.text, re.MULTILINE))
-        self._played.append(meant)
+            self._question = text, len(re.findall(r"^\d+:\t", answer.text, re.MULTILINE))
+        self._played.append(text)
         changed = answer.moves != self._moves or answer.points != self._points or self._question is not None
         if changed:
-            self._effective.append(meant)
+            self._effective.append(text)
         gained = (answer.points - self._points) / FULL
         credit = (max(answer.points, 0) - max(self._points, 0)) / FULL
         self._points, self._moves = answer.points, answer.moves
@@ -165,17 +165,17 @@ class SciWorldEnvironment(Environment):
 
         The simulator has no name for a state; equal actions lead to equal states.
         """
-        played = hashlib.blake2b("\n".join(self._effective).encode(), digest_size=8).hexdigest()
-        return Observation(text.replace("\t", " ").strip(), state=f"{self._task.id} after {played}")
+        digest = hashlib.blake2b("\n".join(self._effective).encode(), digest_size=8).hexdigest()
+        return Observation(text.replace("\t", " ").strip(), state=f"{self._task.id} after {digest}")
 
 
-def reached(path: Sequence[str], played: Sequence[str]) -> int:
+def played_prefix(path: Sequence[str], actions: Sequence[str]) -> int:
     """Length of the longest prefix of `path` that was played in order, with or without other actions in between.
 
     0 again once the whole path was played.
     """
     place = 0
-    for action in played:
+    for action in actions:
         if action == path[place]:
             place = (place + 1) % len(path)
     return place

@@ -77,8 +77,8 @@ def find_java() -> str:
 @cache
 def java_version() -> str:
     """First line of `java -version`. Raises ValueError if there is no Java."""
-    told = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True)
-    return told.stderr.partition("\n")[0].strip()
+    process = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True)
+    return process.stderr.partition("\n")[0].strip()
 
 
 class Simulator:
@@ -166,10 +166,10 @@ class Simulator:
                     self._put_in_place(own)
                     yield
             except Py4JJavaError as error:
-                said = str(error).strip().splitlines()
-                if any("OutOfMemoryError" in line for line in said):
+                lines = str(error).strip().splitlines()
+                if any("OutOfMemoryError" in line for line in lines):
                     self.end()
-                raise SimulatorLost(f"the simulator raised: {' '.join(said[:2])}") from error
+                raise SimulatorLost(f"the simulator raised: {' '.join(lines[:2])}") from error
             except Py4JError as error:
                 self.end()
                 verdict = f"{self._watch.verdict}: it was ended" if self._watch.verdict else "ended"
@@ -226,8 +226,8 @@ class Simulation:
     def look(self) -> str:
         """View of the agent's surroundings. It takes no time, and no goal is reached by it."""
         with self.simulator.attending(self._own):
-            seen: str = self._interface.freeActionLook()
-        return seen
+            view: str = self._interface.freeActionLook()
+        return view
 
     def step(self, action: str) -> Answer:
         """Play an action, or the number that answers an open question."""
@@ -252,8 +252,8 @@ class Simulation:
         closed box, and objects by names that it does not understand. See `understands`.
         """
         with self.simulator.attending(Own(self._own.simplifications, NUMBER_BEYOND_ALL)):
-            told = json.loads(self._interface.getValidActionObjectCombinationsJSON())
-        return sorted({str(valid["action"]) for valid in told["validActions"]})
+            listing = json.loads(self._interface.getValidActionObjectCombinationsJSON())
+        return sorted({str(valid["action"]) for valid in listing["validActions"]})
 
     def understands(self, action: str) -> bool:
         """Whether the parser finds one or more actions in a text, without playing it."""
@@ -261,11 +261,11 @@ class Simulation:
             agent = self._interface.agentInterface().get()
             parser, container = agent.inputParser(), agent.agent().getContainer().get()
             monitors = agent.objMonitor(), agent.task().goalSequence()
-            seen = agent.getAgentVisibleObjects(False)._2()
-            found: bool = parser.parse(action, seen, agent.universe(), agent.agent(), *monitors, container)._1()
+            visible = agent.getAgentVisibleObjects(False)._2()
+            parses: bool = parser.parse(action, visible, agent.universe(), agent.agent(), *monitors, container)._1()
             ambiguous: bool = parser.isInAmbiguousState()
             parser.clearAmbiguousState()
-        return found or ambiguous
+        return parses or ambiguous
 
     def close(self) -> None:
         """Free the episode on the Java side."""

@@ -52,18 +52,18 @@ class Watch:
         pause = self._seconds / LOOKS
         call: object | None = None
         began = moved = idle = 0.0
-        looked = time.monotonic()
+        last_look = time.monotonic()
         while not self._over.wait(pause):
             now, worked = time.monotonic(), processor_seconds(self._process.pid)
             # If this process was asleep or stopped, the other may have been too, so a long pause counts as two at most.
-            passed, looked = min(now - looked, 2 * pause), now
+            elapsed, last_look = min(now - last_look, 2 * pause), now
             if self._call is None or self._call is not call:
                 call, began, moved, idle = self._call, worked, worked, 0.0
             elif worked - began >= self._seconds:
                 return self._give_up(f"worked {self._seconds:g} s on one call")
             elif worked - moved >= WORKING_SHARE * self._seconds:
                 moved, idle = worked, 0.0
-            elif (idle := idle + passed) >= self._seconds:
+            elif (idle := idle + elapsed) >= self._seconds:
                 return self._give_up(f"gave no answer within {self._seconds:g} s, in which it hardly worked")
 
     def _give_up(self, verdict: str) -> None:
@@ -74,8 +74,8 @@ class Watch:
 def processor_seconds(process: int) -> float:
     """CPU seconds of a process so far, over all its threads; 0 where the system does not report them."""
     try:
-        told = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except OSError:  # it has ended, or this system has no such file
         return 0.0
-    fields = told.rpartition(")")[2].split()  # a name may hold spaces and brackets
+    fields = status.rpartition(")")[2].split()  # a name may hold spaces and brackets
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

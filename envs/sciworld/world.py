@@ -132,13 +132,13 @@ class SciWorld(World):
 
         The tag `type` names the type.
         """
-        found = list(self._ordered(split))
-        if count > len(found):
+        variations = list(self._ordered(split))
+        if count > len(variations):
             raise ValueError(
-                f"count must be at most {len(found)} for the {split} split of this world with types "
+                f"count must be at most {len(variations)} for the {split} split of this world with types "
                 f"{list(self.types)}; found {count}: ask for fewer tasks, or name more types"
             )
-        return [self._task(variation, split) for variation in found[:count]]
+        return [self._task(variation, split) for variation in variations[:count]]
 
     def split_size(self, split: Split) -> int:
         """Number of variations over all types."""
@@ -225,16 +225,16 @@ def _known_simplification(value: str, types: Sequence[str]) -> str:
     An electrical task without electrical actions is refused, because the simulator accepts it although it cannot be
     solved.
     """
-    named = value.split(",") if isinstance(value, str) and value not in ("", EASY) else []
+    names = value.split(",") if isinstance(value, str) and value not in ("", EASY) else []
     if (
         not isinstance(value, str)
-        or len(set(named)) != len(named)
-        or any(name not in SIMPLIFICATIONS for name in named)
+        or len(set(names)) != len(names)
+        or any(name not in SIMPLIFICATIONS for name in names)
     ):
         raise ValueError(
             f"simplification must be {EASY!r}, '' or different ones of {', '.join(SIMPLIFICATIONS)}, with commas "
             f"between; found {value!r}"
         )
-    if "noElectricalAction" in named and (electrical := [type for type in types if _is_electrical(type)]):
+    if "noElectricalAction" in names and (electrical := [type for type in types if _is_electrical(type)]):
         raise ValueError(f"simplification must not have noElectricalAction with the types {', '.join(electrical)}")
     return value

@@ -46,16 +46,16 @@ class Passage:
 class Corpus:
     """All passages and their index."""
 
-    def __init__(self, stated: tuple[Fact, ...]) -> None:
-        self._facts = stated
-        self._texts = [fact.sentence for fact in stated]
+    def __init__(self, corpus_facts: tuple[Fact, ...]) -> None:
+        self._facts = corpus_facts
+        self._texts = [fact.sentence for fact in corpus_facts]
         self._normals = [normalise(text) for text in self._texts]
         self._holding_word: dict[str, list[int]] = defaultdict(list)
         """Numbers of the passages that have a word, in order; one that has it twice stands there twice."""
         for number, normal in enumerate(self._normals):
             for word in normal.split():
                 self._holding_word[word].append(number)
-        self._numbers = {(fact.entity, fact.relation): number for number, fact in enumerate(stated)}
+        self._numbers = {(fact.entity, fact.relation): number for number, fact in enumerate(corpus_facts)}
         self._ranks: dict[Fact, int] = {}
         self._scored: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 

@@ -34,9 +34,9 @@ class CorpusEnvironment(Environment):
         self._passages = passages
         self._passage_words = passage_words
         self._others = others
-        self._shown: dict[str, str] = {}  # the shown text of each document, by its id
+        self._shown_texts: dict[str, str] = {}  # the shown text of each document, by its id
         self._place = 0  # rank of the passage with the answer, in the results that showed it first
-        self._asked: set[str] = set()
+        self._queries: set[str] = set()
         self._searches = 0
         self._ended = False
         self._solved = False
@@ -52,10 +52,10 @@ class CorpusEnvironment(Environment):
         """
         if self._ended:
             return self._refuse("The episode is over.")
-        meant = read_action(action)
-        if meant is None:
+        parsed_action = read_action(action)
+        if parsed_action is None:
             return self._refuse(f"Not an action. {LEGAL}")
-        verb, text = meant
+        verb, text = parsed_action
         return self._search(text) if verb == "search" else self._answer(text)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
@@ -64,10 +64,10 @@ class CorpusEnvironment(Environment):
         The oracle knows the aliases of the answer, to see whether a result contains one, and the title of the article;
         it never gives an answer that it was not shown. If no search shows one, it answers "unknown".
         """
-        found = self._alias_found
-        if found is not None:
-            return ScriptedAction(f"passage {self._place} says it", (f"answer[{found}]",))
-        queries = [query for query in oracle_queries(self._question) if normalise(query) not in self._asked]
+        answer = self._alias_found
+        if answer is not None:
+            return ScriptedAction(f"passage {self._place} says it", (f"answer[{answer}]",))
+        queries = [query for query in oracle_queries(self._question) if normalise(query) not in self._queries]
         if remaining.turns <= 1 or not queries:
             return ScriptedAction("no passage says it", (f"answer[{UNKNOWN}]",))
         return ScriptedAction("search for it", (f"search[{queries[0]}]",))
@@ -87,26 +87,28 @@ class CorpusEnvironment(Environment):
         normal, metrics = normalise(query), {"searches": 1.0}
         self._searches += 1
         rewards = {"searched": 1.0, "search_count": float(self._searches)}
-        repeated = normal in self._asked
+        repeated = normal in self._queries
         if repeated:
             metrics["repeated_search"] = 1.0
-        found = self._retriever.search(query, self._passages) if normal else ()
+        documents = self._retriever.search(query, self._passages) if normal else ()
         if normal:
-            self._asked.add(normal)
-        if not found:
+            self._queries.add(normal)
+        if not documents:
             metrics["failed_search"] = 1.0
             text = "Nothing was found." if normal else "The query is empty: write what to search for."
             return Step(self._observe(text), rewards, effective=False, metrics=metrics)
-        known_before, shown_before = self._alias_found, len(self._shown)
-        for document in found:
-            self._shown.setdefault(document.id, shown_text(document, self._passage_words))
+        known_before, shown_before = self._alias_found, len(self._shown_texts)
+        for document in documents:
+            self._shown_texts.setdefault(document.id, shown_text(document, self._passage_words))
         if not repeated:
             rewards["tool_execution"] = 1.0
         if known_before is None and self._alias_found is not None:
             rewards["answer_in_results"] = 1.0
-            self._place = self._place_of_answer(found)
-        lines = "\n".join(f"{place}. {self._shown[document.id]}" for place, document in enumerate(found, start=1))
-        return Step(self._observe(lines), rewards, effective=len(self._shown) > shown_before, metrics=metrics)
+            self._place = self._place_of_answer(documents)
+        lines = "\n".join(
+            f"{place}. {self._shown_texts[document.id]}" for place, document in enumerate(documents, start=1)
+        )
+        return Step(self._observe(lines), rewards, effective=len(self._shown_texts) > shown_before, metrics=metrics)
 
     def _answer(self, text: str) -> Step:
         answers = self._question.answers
@@ -125,18 +127,18 @@ class CorpusEnvironment(Environment):
         return Step(self._observe(text), terminated=self._ended, valid=False, effective=False, success=self._solved)
 
     def _observe(self, text: str) -> Observation:
-        shown = seeding.derive(0, "search_corpus shown", *sorted(self._shown))
-        return Observation(text, state=f"{self._question.id} shown: {shown:x}")
+        digest = seeding.derive(0, "search_corpus shown", *sorted(self._shown_texts))
+        return Observation(text, state=f"{self._question.id} shown: {digest:x}")
 
-    def _place_of_answer(self, found: Sequence[Document]) -> int:
+    def _place_of_answer(self, documents: Sequence[Document]) -> int:
         """Rank, from 1, of the first result that contains the answer."""
         answers = self._question.answers
-        holding = (alias_in([self._shown[document.id]], answers) is not None for document in found)
+        holding = (alias_in([self._shown_texts[document.id]], answers) is not None for document in documents)
         return 1 + list(holding).index(True)
 
     @property
     def _alias_found(self) -> str | None:
-        return alias_in(self._shown.values(), self._question.answers)
+        return alias_in(self._shown_texts.values(), self._question.answers)
 
 
 def shown_text(document: Document, words: int) -> str:

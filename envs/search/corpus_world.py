@@ -101,7 +101,7 @@ class SearchCorpus(World):
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` questions of a split, in a seeded order. Raises ValueError when there are fewer."""
         questions = self._answerable(split)
-        found: list[Task] = []
+        tasks: list[Task] = []
         for number in range(count):
             question = next(questions, None)
             if question is None:
@@ -110,8 +110,8 @@ class SearchCorpus(World):
                     f"{self.passages}; found {count}: ask for fewer tasks"
                 )
             name = f"{self._family}{question.id}"
-            found.append(Task(self.name, name, split, seeding.derive(0, name)))
-        return found
+            tasks.append(Task(self.name, name, split, seeding.derive(0, name)))
+        return tasks
 
     def make(self, task: Task, seed: int) -> CorpusEnvironment:
         """Environment for a task; nothing in it is random. Raises ValueError when the task belongs to another file."""
@@ -131,8 +131,8 @@ class SearchCorpus(World):
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
         """The questions and the corpus; the folder of the index does not affect results."""
-        found = {name: Path(parameters[name]) for name in ("questions", "corpus") if parameters.get(name)}
-        return {**found, **({"cache": None} if "cache" in parameters else {})}
+        paths = {name: Path(parameters[name]) for name in ("questions", "corpus") if parameters.get(name)}
+        return {**paths, **({"cache": None} if "cache" in parameters else {})}
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
@@ -164,8 +164,8 @@ class SearchCorpus(World):
 
     def _is_answerable(self, question: OpenQuestion) -> bool:
         for query in oracle_queries(question)[: self.limits.turns - 1]:
-            found = self._retriever.search(query, self.passages)
-            if alias_in([shown_text(document, self.passage_words) for document in found], question.answers) is not None:
+            texts = [shown_text(each, self.passage_words) for each in self._retriever.search(query, self.passages)]
+            if alias_in(texts, question.answers) is not None:
                 return True
         return False
 

@@ -42,8 +42,8 @@ class DocumentIndex:
         content = path.read_bytes()
         self.documents = tuple(_read(path, content))
         self.digest = hashlib.sha256(content).hexdigest()[:12]
-        named = [NORMAL_FORM, bm25s.__version__, hashlib.sha256(content).hexdigest()]
-        self.folder = cache / hashlib.sha256(" ".join(named).encode()).hexdigest()[:32]
+        key_parts = [NORMAL_FORM, bm25s.__version__, hashlib.sha256(content).hexdigest()]
+        self.folder = cache / hashlib.sha256(" ".join(key_parts).encode()).hexdigest()[:32]
         if not self.folder.is_dir():
             _write(self.documents, self.folder)
         self._index = bm25s.BM25.load(self.folder, mmap=True)
@@ -52,10 +52,10 @@ class DocumentIndex:
 
     def search(self, query: str, count: int) -> tuple[Document, ...]:
         """The `count` best documents for a query, best first; fewer if fewer share a word with it."""
-        asked = normalise(query).split()[:LONGEST_QUERY]
-        if not asked:
+        terms = normalise(query).split()[:LONGEST_QUERY]
+        if not terms:
             return ()
-        scores = self._index.get_scores(asked)
+        scores = self._index.get_scores(terms)
         results: list[Document] = []
         while len(results) < count and scores[best := int(scores.argmax())] > 0:  # on ties argmax takes the first
             results.append(self.documents[best])
@@ -83,11 +83,11 @@ def _read(path: Path, content: bytes) -> list[Document]:
         if not line.strip():
             continue
         try:
-            written = json.loads(line)
-            if "contents" in written:
-                document = document_of(str(written["id"]), written["contents"])
+            row = json.loads(line)
+            if "contents" in row:
+                document = document_of(str(row["id"]), row["contents"])
             else:
-                document = Document(str(written["id"]), written["title"].strip(), written["text"].strip())
+                document = Document(str(row["id"]), row["title"].strip(), row["text"].strip())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"every line of a corpus must be an object with id, title and text; line {number} of {path} is not: "

@@ -20,10 +20,10 @@ class SearchEnvironment(Environment):
         self._question = question
         self._corpus = corpus
         self._passages = passages
-        self._seen: set[int] = set()  # indices into the question's chain whose fact a result has stated
-        self._shown: set[int] = set()  # numbers of the passages shown
+        self._stated_facts: set[int] = set()  # indices into the question's chain whose fact a result has stated
+        self._shown_passages: set[int] = set()  # numbers of the passages shown
         self._place = 0  # rank of the passage that states the answer, in the results that showed it last
-        self._asked: set[str] = set()
+        self._queries: set[str] = set()
         self._ended = False
         self._solved = False
 
@@ -35,10 +35,10 @@ class SearchEnvironment(Environment):
         """Play `search[QUERY]` or `answer[TEXT]`; other text changes nothing and is answered with the legal actions."""
         if self._ended:
             return self._refuse("The episode is over.")
-        meant = read_action(action)
-        if meant is None:
+        parsed_action = read_action(action)
+        if parsed_action is None:
             return self._refuse(f"Not an action. {LEGAL}")
-        verb, text = meant
+        verb, text = parsed_action
         return self._search(normalise(text)) if verb == "search" else self._answer(text)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
@@ -49,7 +49,7 @@ class SearchEnvironment(Environment):
         nowhere.
         """
         facts = () if self._question.stated else range(len(self._question.facts))
-        unknown = next((place for place in facts if place not in self._seen), None)
+        unknown = next((place for place in facts if place not in self._stated_facts), None)
         if unknown is None:
             final = self._question.final
             # A thought that a reader of the conversation can check.
@@ -72,9 +72,9 @@ class SearchEnvironment(Environment):
         an answer is uniform over the values of the question's last relation.
         """
         if remaining.turns > 1 and generator.integers(2) == 0:
-            known = facts()
-            entity = known.entities[int(generator.integers(len(known.entities)))]
-            relations = CITY_RELATIONS if (entity, "country") in known.by_identity else COUNTRY_RELATIONS
+            all_facts = facts()
+            entity = all_facts.entities[int(generator.integers(len(all_facts.entities)))]
+            relations = CITY_RELATIONS if (entity, "country") in all_facts.by_identity else COUNTRY_RELATIONS
             phrase = PHRASES[relations[int(generator.integers(len(relations)))]]
             return ScriptedAction("a random search", (f"search[{entity} {phrase}]",))
         values = vocabulary(self._question.final.relation)
@@ -88,19 +88,19 @@ class SearchEnvironment(Environment):
         metrics = {"searches": 1.0}
         if self._question.stated or self._answer_was_found:
             metrics["needless_search"] = 1.0
-        repeated = query in self._asked
+        repeated = query in self._queries
         if repeated:
             metrics["repeated_search"] = 1.0
         if repeated or "needless_search" in metrics:
             metrics["superfluous_search"] = 1.0
-        self._asked.add(query)
+        self._queries.add(query)
         results = self._corpus.search(query, self._passages)
         if not results:
             metrics["failed_search"] = 1.0
             text = "Nothing was found." if query else "The query is empty: write what to search for."
             return Step(self._observe(text), effective=False, metrics=metrics)
         rewards = {} if repeated else {"tool_execution": 1.0}
-        effective = not self._shown.issuperset(passage.number for passage in results)
+        effective = not self._shown_passages.issuperset(passage.number for passage in results)
         if self._take_in(results):
             rewards["answer_in_results"] = 1.0
         lines = "\n".join(f"{place}. {passage.text}" for place, passage in enumerate(results, start=1))
@@ -113,10 +113,10 @@ class SearchEnvironment(Environment):
         """
         known_before = self._answer_was_found
         for number, passage in enumerate(results, start=1):
-            self._shown.add(passage.number)
+            self._shown_passages.add(passage.number)
             for place, fact in enumerate(self._question.facts):
                 if passage.fact == fact and any(holds(passage.normal, alias) for alias in fact.aliases):
-                    self._seen.add(place)
+                    self._stated_facts.add(place)
                     if fact == self._question.final:
                         self._place = number
         return self._answer_was_found and not known_before
@@ -133,9 +133,9 @@ class SearchEnvironment(Environment):
         return Step(self._observe(text), terminated=self._ended, valid=False, effective=False, success=self._solved)
 
     def _observe(self, text: str) -> Observation:
-        known = ",".join(str(place) for place in sorted(self._seen))
-        return Observation(text, state=f"{self._question.id} known: {known or 'nothing'}")
+        places = ",".join(str(place) for place in sorted(self._stated_facts))
+        return Observation(text, state=f"{self._question.id} known: {places or 'nothing'}")
 
     @property
     def _answer_was_found(self) -> bool:
-        return len(self._question.facts) - 1 in self._seen
+        return len(self._question.facts) - 1 in self._stated_facts

@@ -131,30 +131,30 @@ class Facts:
 
     def chain(self, entity: str, relations: tuple[str, ...]) -> tuple[Fact, ...] | None:
         """The facts along `relations` from an entity, where each value is the next entity; None if one is missing."""
-        found: list[Fact] = []
+        chain: list[Fact] = []
         for relation in relations:
             fact = self.by_identity.get((entity, relation))
             if fact is None:
                 return None
-            found.append(fact)
+            chain.append(fact)
             entity = fact.value
-        return tuple(found)
+        return tuple(chain)
 
 
 def _distinct_cities(rows: Any, countries: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Cities whose name is unique: of each country the largest with readable names, and the capital."""
-    named = [(normalise(row["name"]), row) for row in rows]
-    bearers = Counter(name for name, _ in named) + Counter(normalise(row["name"]) for row in countries.values())
-    distinct = [row for name, row in named if bearers[name] == 1]
-    kept: list[Mapping[str, Any]] = []
+    named_rows = [(normalise(row["name"]), row) for row in rows]
+    bearers = Counter(name for name, _ in named_rows) + Counter(normalise(row["name"]) for row in countries.values())
+    distinct = [row for name, row in named_rows if bearers[name] == 1]
+    cities: list[Mapping[str, Any]] = []
     counts: Counter[str] = Counter()
     for row in sorted(distinct, key=lambda row: (-row["population"], row["geonameid"])):
         country = row["countrycode"]
         is_capital = row["name"] == countries[country]["capital"].strip()
         if is_capital or (is_readable(row["name"]) and counts[country] < CITIES_PER_COUNTRY):
             counts[country] += 1
-            kept.append(row)
-    return kept
+            cities.append(row)
+    return cities
 
 
 def _country_facts(countries: Mapping[str, Any], continents: Mapping[str, str]) -> Iterator[Fact]:

@@ -113,26 +113,26 @@ def _form(path: Path, content: bytes) -> tuple[Callable[[Any], Iterator[OpenQues
 def _squad_questions(article: Mapping[str, Any]) -> Iterator[OpenQuestion]:
     title = article["title"].replace("_", " ")
     for paragraph in article["paragraphs"]:
-        for asked in paragraph["qas"]:
-            answers = tuple(answer["text"] for answer in asked["answers"])
-            yield _question(str(asked["id"]), asked["question"], answers, title)
+        for entry in paragraph["qas"]:
+            answers = tuple(answer["text"] for answer in entry["answers"])
+            yield _question(str(entry["id"]), entry["question"], answers, title)
 
 
-def _trivia_qa_questions(asked: Mapping[str, Any]) -> Iterator[OpenQuestion]:
-    answer = asked.get("Answer") or {"Value": ""}  # the published test sets have none
+def _trivia_qa_questions(entry: Mapping[str, Any]) -> Iterator[OpenQuestion]:
+    answer = entry.get("Answer") or {"Value": ""}  # the published test sets have none
     answers = (answer["Value"], *answer.get("Aliases", ()), *answer.get("NormalizedAliases", ()))
-    pages = asked.get("EntityPages") or [{"Title": ""}]
-    yield _question(str(asked["QuestionId"]), asked["Question"], answers, pages[0]["Title"])
+    pages = entry.get("EntityPages") or [{"Title": ""}]
+    yield _question(str(entry["QuestionId"]), entry["Question"], answers, pages[0]["Title"])
 
 
 def _nq_open_questions(line: bytes) -> Iterator[OpenQuestion]:
-    asked = json.loads(line)
-    answers = asked["answer"]
+    entry = json.loads(line)
+    answers = entry["answer"]
     if not isinstance(answers, list):
         raise ValueError(f"answer must be a list of texts; found {answers!r}")
     # NQ-open has no ids, so a digest of the wording serves as one.
-    name = hashlib.sha256(asked["question"].encode()).hexdigest()[:16]
-    yield _question(name, asked["question"], tuple(answers), "")
+    name = hashlib.sha256(entry["question"].encode()).hexdigest()[:16]
+    yield _question(name, entry["question"], tuple(answers), "")
 
 
 def _question(name: str, text: str, answers: tuple[str, ...], title: str) -> OpenQuestion:
@@ -140,5 +140,5 @@ def _question(name: str, text: str, answers: tuple[str, ...], title: str) -> Ope
     different: dict[str, str] = {}
     for answer in answers:
         different.setdefault(squad_normal(answer), " ".join(answer.split()))
-    kept = tuple(answer for normal, answer in different.items() if normal)
-    return OpenQuestion(name, " ".join(text.split()), kept, " ".join(title.split()))
+    distinct_answers = tuple(answer for normal, answer in different.items() if normal)
+    return OpenQuestion(name, " ".join(text.split()), distinct_answers, " ".join(title.split()))

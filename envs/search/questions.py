@@ -97,10 +97,10 @@ def _wording(relations: tuple[str, ...], entity: str) -> str:
     """The question along `relations`, without its mark; it ends with the entity."""
     if relations == ("country",):
         return f"In which country is {entity}"
-    asked = entity
+    phrase = entity
     for relation in relations:
-        asked = f"the {PHRASES[relation]} of {asked}"
-    return f"What is {asked}"
+        phrase = f"the {PHRASES[relation]} of {phrase}"
+    return f"What is {phrase}"
 
 
 @functools.cache
@@ -132,7 +132,7 @@ def questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
 
 @functools.cache
 def _questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
-    return {split: tuple(_drawn(hops, split, tuple(PHRASES), READABLE)) for split in SPLITS}
+    return {split: tuple(_draw_questions(hops, split, tuple(PHRASES), READABLE)) for split in SPLITS}
 
 
 def draw(hops: int, split: Split, relations: tuple[str, ...], longest_name: int) -> Iterator[Question]:
@@ -143,10 +143,10 @@ def draw(hops: int, split: Split, relations: tuple[str, ...], longest_name: int)
     """
     with _building:
         _ordered(hops, relations)
-    return _drawn(hops, split, relations, longest_name)
+    return _draw_questions(hops, split, relations, longest_name)
 
 
-def _drawn(hops: int, split: Split, relations: tuple[str, ...], longest_name: int) -> Iterator[Question]:
+def _draw_questions(hops: int, split: Split, relations: tuple[str, ...], longest_name: int) -> Iterator[Question]:
     for chains, chain in _ordered(hops, relations)[split]:
         if len(chain[0].entity) <= longest_name and chains.ask(chain):
             yield Question(chain)
@@ -158,8 +158,8 @@ class _Chains:
     def __init__(self, relations: tuple[str, ...]) -> None:
         self.name = ":".join(relations)
         self._wording = normalise(_wording(relations, ""))
-        known = facts()
-        chains = [known.chain(entity, relations) for entity in known.entities]
+        all_facts = facts()
+        chains = [all_facts.chain(entity, relations) for entity in all_facts.entities]
         self.all = [chain for chain in chains if chain is not None and all(fact.readable for fact in chain)]
         self._by_answer: dict[str, list[tuple[Fact, ...]]] = defaultdict(list)
         for chain in self.all:
@@ -194,15 +194,15 @@ _chains_along = functools.cache(_Chains)
 @functools.cache
 def _ordered(hops: int, relations: tuple[str, ...]) -> Mapping[Split, list[tuple[_Chains, tuple[Fact, ...]]]]:
     """Every chain of readable names that ends in one of these relations, by split, in a seeded order."""
-    of_split: dict[Split, list[tuple[int, _Chains, tuple[Fact, ...]]]] = {split: [] for split in SPLITS}
+    chains_by_split: dict[Split, list[tuple[int, _Chains, tuple[Fact, ...]]]] = {split: [] for split in SPLITS}
     order = seeding.derivation(0, "search order")
     for chains in [_chains_along(each) for each in CHAINS[hops] if each[-1] in relations]:
         for chain in chains.all:
             entity = chain[0].entity
-            of_split[split_of(entity)].append((order(f"{FAMILY}{entity}:{chains.name}"), chains, chain))
+            chains_by_split[split_of(entity)].append((order(f"{FAMILY}{entity}:{chains.name}"), chains, chain))
     return {
-        split: [(chains, chain) for _, chains, chain in sorted(found, key=itemgetter(0))]
-        for split, found in of_split.items()
+        split: [(chains, chain) for _, chains, chain in sorted(entries, key=itemgetter(0))]
+        for split, entries in chains_by_split.items()
     }
 
 

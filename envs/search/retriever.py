@@ -51,8 +51,8 @@ class HttpRetriever:
 
     def search(self, query: str, count: int) -> tuple[Document, ...]:
         """The documents that the server finds, in its order. Raises RetrieverFault when it cannot be reached."""
-        sent = query.encode("utf-8", "replace").decode("utf-8")[:LONGEST_QUERY]
-        question = {"queries": [sent], "topk": count, "return_scores": True}
+        text = query.encode("utf-8", "replace").decode("utf-8")[:LONGEST_QUERY]
+        question = {"queries": [text], "topk": count, "return_scores": True}
         try:
             response = self._client.post(self.url, json=question)
             response.raise_for_status()
@@ -72,8 +72,8 @@ def document_of(name: str, contents: str) -> Document:
 
 def _documents(url: str, answer: Any) -> tuple[Document, ...]:
     try:
-        (found,) = answer["result"]
-        documents = [result["document"] for result in found]
+        (results,) = answer["result"]
+        documents = [result["document"] for result in results]
         return tuple(
             document_of(str(document.get("id", document["contents"])), document["contents"]) for document in documents
         )

@@ -33,13 +33,13 @@ def prepare(source: Path, target: Path) -> tuple[int, int]:
 
     Raises ValueError where the source has no questions, or no page of any of them.
     """
-    found = [source / name for name in QUESTION_FILES if (source / name).is_file()]
-    if not found:
+    paths = [source / name for name in QUESTION_FILES if (source / name).is_file()]
+    if not paths:
         raise ValueError(
             f"the folder must hold {' or '.join(QUESTION_FILES)}, as triviaqa-rc.tar.gz unpacks them; found neither "
             f"in {source}"
         )
-    questions = [question for path in found for question in _questions(path, source / PAGES)]
+    questions = [question for path in paths for question in _questions(path, source / PAGES)]
     pages = {page["Filename"]: page["Title"] for question in questions for page in question["EntityPages"]}
     if not pages:
         raise ValueError(f"the folder must hold the pages of its questions; found none in {source / PAGES}")
@@ -51,10 +51,10 @@ def prepare(source: Path, target: Path) -> tuple[int, int]:
 
 def _questions(path: Path, pages: Path) -> Iterator[dict[str, Any]]:
     """The questions of a file that have an answer and a page in the folder, with the fields that are read of them."""
-    for asked in json.loads(path.read_bytes())["Data"]:
-        present = [page for page in asked.get("EntityPages", ()) if (pages / page["Filename"]).is_file()]
-        if asked.get("Answer") and present:
-            yield {**{name: asked[name] for name in ("QuestionId", "Question", "Answer")}, "EntityPages": present}
+    for question in json.loads(path.read_bytes())["Data"]:
+        present = [page for page in question.get("EntityPages", ()) if (pages / page["Filename"]).is_file()]
+        if question.get("Answer") and present:
+            yield {**{name: question[name] for name in ("QuestionId", "Question", "Answer")}, "EntityPages": present}
 
 
 def _passages(folder: Path, pages: dict[str, str]) -> Iterator[str]:
@@ -83,9 +83,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Make questions and a corpus for search_corpus from TriviaQA's files.")
     parser.add_argument("source", type=Path, help="the folder into which triviaqa-rc.tar.gz was unpacked")
     parser.add_argument("target", type=Path, help="where the two files are written, e.g. data/triviaqa")
-    chosen = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        made = prepare(chosen.source, chosen.target)
+        counts = prepare(arguments.source, arguments.target)
     except ValueError as error:
         parser.error(str(error))
-    print(f"{made[0]:,} questions, {made[1]:,} passages in {chosen.target}")
+    print(f"{counts[0]:,} questions, {counts[1]:,} passages in {arguments.target}")

@@ -104,7 +104,7 @@ class Search(World):
         Tags: `hops`; `relation`, the last of the chain; `needless`, 1 where the facts are stated before the question.
         """
         sources = [self._answerable(hops, split) for hops in self.hops]
-        found: list[Task] = []
+        tasks: list[Task] = []
         for number in range(count):
             question = next(sources[number % len(sources)], None)
             if question is None:
@@ -112,8 +112,8 @@ class Search(World):
                     f"count must be at most {number} for the {split} split of this world with hops {list(self.hops)} "
                     f"and passages {self.passages}; found {count}: ask for fewer tasks"
                 )
-            found.append(self._task(question, split))
-        return found
+            tasks.append(self._task(question, split))
+        return tasks
 
     def make(self, task: Task, seed: int) -> SearchEnvironment:
         """Environment for a task; nothing in it is random. Raises ValueError for a task of another world."""

@@ -153,19 +153,19 @@ class AgentGymEnvironments:
         async with environment.lock:
             await self._free(environment)
             (task,) = await environment.served.listing.page(split, place + 1, place, 1)
-            created = await self._episodes.create(
+            creation = await self._episodes.create(
                 Create(
                     world=environment.served.description.id, task=task, seed=request.seed, key=secrets.token_hex(16)
                 ),
                 address,
             )
-            environment.episode, environment.score = created.episode, 0.0
-            seen = (await self._episodes.reset(created.episode)).observation.text
+            environment.episode, environment.score = creation.episode, 0.0
+            text = (await self._episodes.reset(creation.episode)).observation.text
         if dialect.bare:
-            return [seen, None] if client == "webshop" else seen
+            return [text, None] if client == "webshop" else text
         return {
             dialect.handle: getattr(request, dialect.handle),
-            **_reply(dialect, seen, reward=0.0, score=0.0, ended=False, truncated=False),
+            **_reply(dialect, text, reward=0.0, score=0.0, ended=False, truncated=False),
             "task_description": environment.served.description.facts.instruction,
         }
 
@@ -239,9 +239,9 @@ def _require_reset(environment: NumberedEnvironment) -> str:
     return environment.episode
 
 
-def _reply(dialect: Dialect, seen: str, *, reward: float, score: float, ended: bool, truncated: bool) -> dict[str, Any]:
+def _reply(dialect: Dialect, text: str, *, reward: float, score: float, ended: bool, truncated: bool) -> dict[str, Any]:
     return {
-        dialect.observation: seen,
+        dialect.observation: text,
         "reward": reward,
         "score": score,
         dialect.ended: ended,
@@ -251,18 +251,18 @@ def _reply(dialect: Dialect, seen: str, *, reward: float, score: float, ended: b
     }
 
 
-def _action(sent: str, dialect: Dialect, verbs: Collection[str]) -> str:
+def _action(text: str, dialect: Dialect, verbs: Collection[str]) -> str:
     """The action within what a client sends. What cannot be read goes to the world as it is, which says what is legal.
 
     Of several, the last counts, as on AgentGym's search server.
     """
     if dialect.action == "tags":
-        tags = [match for match in re.finditer(r"<(\w+)>(.*?)</\1>", sent, re.DOTALL) if match[1] in verbs]
-        return f"{tags[-1][1]}[{tags[-1][2].strip()}]" if tags else sent
+        tags = [match for match in re.finditer(r"<(\w+)>(.*?)</\1>", text, re.DOTALL) if match[1] in verbs]
+        return f"{tags[-1][1]}[{tags[-1][2].strip()}]" if tags else text
     if dialect.action == "backticks":
-        quoted = re.findall(r"```(.*?)```", sent, re.DOTALL)
-        return str(quoted[-1]).strip() if quoted else sent
-    return sent
+        quoted = re.findall(r"```(.*?)```", text, re.DOTALL)
+        return str(quoted[-1]).strip() if quoted else text
+    return text
 
 
 AGENTGYM_PREFIX = "/agentgym/{client}/{world}/{split}"

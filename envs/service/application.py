@@ -57,7 +57,7 @@ def create_application(
     app = FastAPI(
         title="Turnwise worlds",
         version=str(SCHEMA_VERSION),
-        description=f"{DESCRIPTION}\n{limits.described}\n",
+        description=f"{DESCRIPTION}\n{limits.description}\n",
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,

@@ -158,12 +158,12 @@ def shared_client(url: str, seconds: float, retries: int, token_variable: str) -
 
 def _unlike_the_schema(place: str, error: ValidationError) -> ServiceFault:
     """What is wrong with a reply: JSON of another form breaks the contract; what is no JSON was cut off on its way."""
-    wrong = error.errors()[0]
-    if wrong["type"] == "json_invalid":
-        return ServiceFault(f"{place} must answer with JSON; {wrong['msg']}")
-    where = ".".join(map(str, wrong["loc"])) or "the reply"
-    found = f"{wrong['input']!r:.80}"
-    message = f"{place} must answer as the schema says; {where}: {wrong['msg'].lower()}; found {found}"
+    first_error = error.errors()[0]
+    if first_error["type"] == "json_invalid":
+        return ServiceFault(f"{place} must answer with JSON; {first_error['msg']}")
+    where = ".".join(map(str, first_error["loc"])) or "the reply"
+    actual = f"{first_error['input']!r:.80}"
+    message = f"{place} must answer as the schema says; {where}: {first_error['msg'].lower()}; found {actual}"
     return ServiceFault(message, Reason.CONTRACT_BROKEN)
 
 

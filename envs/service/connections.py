@@ -93,7 +93,7 @@ class _Session(_ReadInTime, WebSocketsSansIOProtocol):
     def _refuse_handshake(self) -> None:
         message = "a request with `Upgrade: websocket` must be the handshake of a WebSocket, version 13"
         self.handshake_complete = self.close_sent = True
-        self.transport.write(_written(Refusal(Reason.INVALID_REQUEST, message), 400))
+        self.transport.write(_refusal_bytes(Refusal(Reason.INVALID_REQUEST, message), 400))
         self.transport.close()
 
 
@@ -102,8 +102,8 @@ class _Connection(_ReadInTime, AutoHTTPProtocol):  # type: ignore[valid-type, mi
 
     most_connections: int
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self._deadline: asyncio.TimerHandle | None = None
         self._head_bytes = 0
 
@@ -170,11 +170,11 @@ class _Connection(_ReadInTime, AutoHTTPProtocol):  # type: ignore[valid-type, mi
     def _refuse(self, refusal: Refusal, status: int | None = None) -> None:
         if self.transport.is_closing():
             return
-        self.transport.write(_written(refusal, status))
+        self.transport.write(_refusal_bytes(refusal, status))
         self.transport.close()
 
 
-def _written(refusal: Refusal, status: int | None) -> bytes:
+def _refusal_bytes(refusal: Refusal, status: int | None) -> bytes:
     """A refusal as the bytes of an answer, after which the connection is closed."""
     answer = refused(refusal, status)
     lines = [f"HTTP/1.1 {answer.status_code} {HTTPStatus(answer.status_code).phrase}".encode()]

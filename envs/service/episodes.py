@@ -55,8 +55,8 @@ class ServedEpisode:
     live: LiveEnvironment | None = None
     first: Observation | None = None
     last: tuple[PlayStep, Stepped] | None = None
-    asked: tuple[EpisodeQuestion, Decided] | None = None
-    lost: Refusal | None = None
+    decision: tuple[EpisodeQuestion, Decided] | None = None
+    loss: Refusal | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -83,7 +83,7 @@ class Episodes:
         self._worlds, self._limits, self._metrics, self._clock = worlds, limits, metrics, clock
         self._open: dict[str, ServedEpisode] = {}
         self._by_key: dict[str, ServedEpisode] = {}
-        self._lost: dict[str, ServedEpisode] = {}
+        self._lost_episodes: dict[str, ServedEpisode] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
@@ -127,7 +127,7 @@ class Episodes:
                 )
             step = await self._ask(episode, _live(episode).step(request.action))
             episode.last = request, Stepped(number=request.number, step=step)
-            episode.asked = None
+            episode.decision = None
             self._metrics.steps.labels(episode.world).inc()
             return episode.last[1]
 
@@ -141,9 +141,9 @@ class Episodes:
                     Reason.INVALID_REQUEST,
                     f"the baseline policy must be one of {', '.join(known)}; found {question.baseline!r}",
                 )
-            if episode.asked is None or episode.asked[0] != question:
-                episode.asked = question, await self._ask(episode, _live(episode).decide(question))
-            return episode.asked[1]
+            if episode.decision is None or episode.decision[0] != question:
+                episode.decision = question, await self._ask(episode, _live(episode).decide(question))
+            return episode.decision[1]
 
     async def standing(self, id: str) -> EpisodeStanding:
         """The latest observation and state of the episode."""
@@ -162,7 +162,7 @@ class Episodes:
 
     async def close(self, id: str) -> Closed:
         """Free an episode at once, without waiting for a call that is under way."""
-        self._lost.pop(id, None)
+        self._lost_episodes.pop(id, None)
         episode = self._open.get(id)
         if episode is None:
             return Closed(closed=False)
@@ -172,8 +172,8 @@ class Episodes:
     def reap(self) -> int:
         """Free the episodes whose lease has expired, and return their number."""
         now = self._clock()
-        for id in [id for id, episode in self._lost.items() if self._expired(episode, now)]:
-            del self._lost[id]
+        for id in [id for id, episode in self._lost_episodes.items() if self._expired(episode, now)]:
+            del self._lost_episodes[id]
         expired = [episode for episode in self._open.values() if self._expired(episode, now)]
         for episode in expired:
             self._free(episode, "expired")
@@ -212,17 +212,17 @@ class Episodes:
         return None
 
     def _find(self, id: str) -> ServedEpisode:
-        found = self._open.get(id) or self._lost.get(id)
-        if found is None:
+        episode = self._open.get(id) or self._lost_episodes.get(id)
+        if episode is None:
             raise Refusal(Reason.UNKNOWN_EPISODE, f"no episode {id!r} is open: it was closed, or its lease ran out")
-        return found
+        return episode
 
     @asynccontextmanager
     async def _turn_of(self, episode: ServedEpisode) -> AsyncIterator[ServedEpisode]:
         """Serialise the calls of an episode in the order of their arrival; each renews the lease."""
         async with episode.lock:
-            if episode.lost is not None:
-                raise Refusal(episode.lost.reason, episode.lost.message)
+            if episode.loss is not None:
+                raise Refusal(episode.loss.reason, episode.loss.message)
             self._find(episode.id)  # it may have been closed while this call waited
             try:
                 yield episode
@@ -248,9 +248,9 @@ class Episodes:
                 loss = Refusal(Reason.TASK_REFUSED if refused else Reason.WORLD_FAILED, str(error))
         finally:
             self._metrics.world_seconds.labels(episode.world).observe(time.perf_counter() - began)
-        episode.lost = loss
+        episode.loss = loss
         if self._open.get(episode.id) is episode:
-            self._lost[episode.id] = episode
+            self._lost_episodes[episode.id] = episode
             self._free(episode, loss.reason)
         raise loss
 

@@ -23,18 +23,18 @@ class GeneratorState(BaseModel):
     @classmethod
     def of(cls, generator: np.random.Generator) -> GeneratorState:
         """The state of a generator. Raises ValueError unless it is a PCG64."""
-        told = generator.bit_generator.state
-        if told["bit_generator"] != "PCG64":
+        state = generator.bit_generator.state
+        if state["bit_generator"] != "PCG64":
             raise ValueError(
                 f"a remote baseline policy must draw from numpy's PCG64, as `turnwise.seeding.generator` does; found "
-                f"{told['bit_generator']}"
+                f"{state['bit_generator']}"
             )
-        inner = told["state"]
+        inner = state["state"]
         return cls(
             state=f"{inner['state']:x}",
             increment=f"{inner['inc']:x}",
-            has_half=bool(told["has_uint32"]),
-            half=int(told["uinteger"]),
+            has_half=bool(state["has_uint32"]),
+            half=int(state["uinteger"]),
         )
 
     def put_into(self, generator: np.random.Generator) -> None:

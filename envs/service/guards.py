@@ -77,17 +77,17 @@ class OwnHost:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        if scope["type"] == "lifespan" or self._is_own(given := dict(scope["headers"]).get(b"host", b"")):
+        if scope["type"] == "lifespan" or self._is_own(host := dict(scope["headers"]).get(b"host", b"")):
             return await self._app(scope, receive, send)
         message = (
             "the Host header must name this server, by an address of it or a name that it was started with "
-            f"(turnwise serve --allow-host); found {given.decode('latin-1')!r}"
+            f"(turnwise serve --allow-host); found {host.decode('latin-1')!r}"
         )
         return await refused(Refusal(Reason.WRONG_HOST, message))(scope, receive, send)
 
-    def _is_own(self, given: bytes) -> bool:
+    def _is_own(self, host: bytes) -> bool:
         try:
-            name = urlsplit(f"//{given.decode('ascii')}").hostname
+            name = urlsplit(f"//{host.decode('ascii')}").hostname
         except ValueError:  # characters that no host has, or an unclosed bracket
             return False
         if not name:
@@ -160,23 +160,23 @@ class Authorisation:
         """Pass the request on, or refuse it."""
         if scope["type"] == "lifespan" or self._expected is None or scope["path"] == OPEN_TO_ALL:
             return await self._app(scope, receive, send)
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        if hmac.compare_digest(_bearer(given), self._expected):
+        header = dict(scope["headers"]).get(b"authorization", b"")
+        if hmac.compare_digest(_bearer(header), self._expected):
             return await self._app(scope, receive, send)
         message = "the request must have the header `Authorization: Bearer TOKEN` with the server's token"
         return await refused(Refusal(Reason.UNAUTHORISED, message))(scope, receive, send)
 
 
-def _bearer(given: bytes) -> bytes:
+def _bearer(header: bytes) -> bytes:
     """An Authorization header as one with a bearer token, if it is basic authentication; else as it is."""
-    scheme, _, encoded = given.partition(b" ")
+    scheme, _, encoded = header.partition(b" ")
     if scheme != b"Basic":
-        return given
+        return header
     try:
         _, colon, password = base64.b64decode(encoded, validate=True).partition(b":")
     except ValueError:
-        return given
-    return b"Bearer " + password if colon else given
+        return header
+    return b"Bearer " + password if colon else header
 
 
 class BodyLimit:

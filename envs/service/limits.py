@@ -48,17 +48,17 @@ class ServiceLimits:
                 raise ValueError(f"{name} must be above 0; found {value}")
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The limits in words, for those who write a client."""
         shares = [
             f"{self.client_episodes} open episodes" if self.client_episodes is not None else "",
             f"{self.client_requests:g} requests per second" if self.client_requests is not None else "",
         ]
-        of_each = " and ".join(filter(None, shares))
+        client_limits = " and ".join(filter(None, shares))
         return (
             f"At most {self.episodes} episodes and {self.connections} connections may be open, and a body has at most "
             f"{self.body_bytes} bytes. An episode is freed when nothing is asked of it for {self.lease_seconds:g} s. "
-            + (f"Each client, known by its address, has at most {of_each}. " if of_each else "")
+            + (f"Each client, known by its address, has at most {client_limits}. " if client_limits else "")
             + "What exceeds a limit on episodes or requests is answered 429 and a sentence, with `Retry-After`."
         )
 
@@ -72,7 +72,7 @@ class RequestRates:
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second, self._clock = per_second, clock
         self._most = max(per_second, 1.0)
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def seconds_until_allowed(self, client: str, *, owe: bool = False) -> float:
         """0 if the request is allowed, which takes it from the bucket; else the seconds after which it would be.
@@ -80,14 +80,14 @@ class RequestRates:
         With `owe` it is taken in any case: the caller waits for so long, and those after it wait for longer.
         """
         now = self._clock()
-        left, then = self._left.get(client, (self._most, now))
-        left = min(left + (now - then) * self._per_second, self._most)
-        allowed = left >= 1.0
-        self._left[client] = (left - 1.0 if allowed or owe else left, now)
-        self._left.move_to_end(client)
-        if len(self._left) > MOST_CLIENTS:
-            self._left.popitem(last=False)
-        return 0.0 if allowed else (1.0 - left) / self._per_second
+        tokens, then = self._tokens.get(client, (self._most, now))
+        tokens = min(tokens + (now - then) * self._per_second, self._most)
+        allowed = tokens >= 1.0
+        self._tokens[client] = (tokens - 1.0 if allowed or owe else tokens, now)
+        self._tokens.move_to_end(client)
+        if len(self._tokens) > MOST_CLIENTS:
+            self._tokens.popitem(last=False)
+        return 0.0 if allowed else (1.0 - tokens) / self._per_second
 
 
 def client_of(scope: Scope) -> str:

@@ -57,10 +57,10 @@ class Listing:
         """Of the first `count` tasks of a split, at most `limit` from `offset` on."""
         if count > MOST_TASKS:
             raise Refusal(Reason.TASK_REFUSED, f"count must be at most {MOST_TASKS}; found {count}")
-        listed = self._longest.get(split, [])
-        if len(listed) < count or not listed:
-            listed = await self._ask(partial(self._list, split, count))
-        return listed[offset : min(offset + limit, count)]
+        tasks = self._longest.get(split, [])
+        if len(tasks) < count or not tasks:
+            tasks = await self._ask(partial(self._list, split, count))
+        return tasks[offset : min(offset + limit, count)]
 
     async def limits_of(self, task: Task) -> Limits:
         """Limits under which a task is meant to be played."""
@@ -68,10 +68,10 @@ class Listing:
 
     def _list(self, split: Split, count: int) -> list[Task]:
         """The longest list made so far, of at least `count` tasks."""
-        known = self._longest.get(split, [])
-        if len(known) < count or not known:
-            known = self._longest[split] = self._world.tasks(split, count)
-        return known
+        tasks = self._longest.get(split, [])
+        if len(tasks) < count or not tasks:
+            tasks = self._longest[split] = self._world.tasks(split, count)
+        return tasks
 
     async def _ask(self, question: Callable[[], Answer]) -> Answer:
         try:
@@ -148,20 +148,20 @@ def named_world(worlds: Mapping[str, Served], name: str) -> Served:
     """A served world by its id, or by its name where that names one only. Raises Refusal."""
     if name in worlds:
         return worlds[name]
-    named = [each for each in worlds.values() if name in (each.description.world, each.description.facts.name)]
-    if len(named) != 1:
+    matches = [each for each in worlds.values() if name in (each.description.world, each.description.facts.name)]
+    if len(matches) != 1:
         known = ", ".join(f"{each.description.world} ({each.description.id})" for each in worlds.values())
         raise Refusal(
             Reason.UNKNOWN_WORLD,
             f"the world must be the id, or the name if only one has it, of one of {known}; found {name!r}",
         )
-    return named[0]
+    return matches[0]
 
 
 def weighted_reward(step: Step, served: Served) -> float:
     """The step's rewards as one number, with the weights that the world declares."""
-    declared = served.description.facts.rewards
-    return sum((value * declared[name].weight for name, value in step.rewards.items()), 0.0)
+    declarations = served.description.facts.rewards
+    return sum((value * declarations[name].weight for name, value in step.rewards.items()), 0.0)
 
 
 def _make(offer: Offer, content_of: ContentOf) -> Served:
@@ -178,15 +178,15 @@ def _make(offer: Offer, content_of: ContentOf) -> Served:
 
 
 def _read(text: str) -> tuple[str, dict[str, Any]]:
-    named, equals, parameters = text.partition("=")
-    world, _, preset = named.partition("@")
+    world_and_preset, equals, parameters = text.partition("=")
+    world, _, preset = world_and_preset.partition("@")
     return world, with_preset(world, preset, _parameters(world, parameters) if equals else {})
 
 
 def _parameters(world: str, text: str) -> dict[str, Any]:
-    written = text if text.lstrip().startswith("{") else _content(Path(text))
+    source = text if text.lstrip().startswith("{") else _content(Path(text))
     try:
-        parameters = yaml.safe_load(written)
+        parameters = yaml.safe_load(source)
         json.dumps(parameters)
     except (yaml.YAMLError, TypeError) as error:
         raise ValueError(f"the parameters of {world!r} must be YAML or JSON; found {error}") from error

@@ -83,8 +83,13 @@ def _routes(paths: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def _schema(name: str, schema: Mapping[str, Any]) -> str:
     required = schema.get("required", [])
     rows = (
-        (f"<code>{escape(field)}</code>", _type(told), "" if field in required else "optional", _meaning(told))
-        for field, told in schema.get("properties", {}).items()
+        (
+            f"<code>{escape(field)}</code>",
+            _type(field_schema),
+            "" if field in required else "optional",
+            _meaning(field_schema),
+        )
+        for field, field_schema in schema.get("properties", {}).items()
     )
     heading = f"<h3 id='{escape(name)}'>{escape(name)}</h3><p>{_prose(schema.get('description', ''))}</p>"
     return heading + _table(("field", "type", "", "meaning"), rows)
@@ -106,8 +111,8 @@ def _type(schema: Mapping[str, Any]) -> str:
     return escape(str(schema.get("type", "any")))
 
 
-def _meaning(told: Mapping[str, Any]) -> str:
-    return _prose(told.get("description") or told.get("schema", {}).get("description") or "")
+def _meaning(entry: Mapping[str, Any]) -> str:
+    return _prose(entry.get("description") or entry.get("schema", {}).get("description") or "")
 
 
 def _prose(text: str) -> str:

@@ -132,8 +132,8 @@ class ServedSessions:
 class ServedSession:
     """One client's session: nothing until its first reset, then an episode."""
 
-    def __init__(self, shared: ServedSessions, served: Served, split: Split, client: str) -> None:
-        self._shared, self._served, self._split, self._client = shared, served, split, client
+    def __init__(self, sessions: ServedSessions, served: Served, split: Split, client: str) -> None:
+        self._sessions, self._served, self._split, self._client = sessions, served, split, client
         self._episode: str | None = None
         self._state = OpenEnvState(
             episode_id=None, step_count=0, world=served.description.id, split=split, task=None, success=False
@@ -161,43 +161,43 @@ class ServedSession:
         """Free the episode."""
         if self._episode is not None:
             episode, self._episode = self._episode, None
-            await self._shared.episodes.close(episode)
+            await self._sessions.episodes.close(episode)
 
     async def _reset(self, request: OpenEnvReset) -> dict[str, Any]:
         await self.close()
         place = self._place(request)
         (task,) = await self._served.listing.page(self._split, place + 1, place, 1)
-        created = await self._shared.episodes.create(
+        creation = await self._sessions.episodes.create(
             Create(world=self._served.description.id, task=task, seed=request.seed or 0, key=secrets.token_hex(16)),
             self._client,
         )
-        self._episode = created.episode
-        seen = (await self._shared.episodes.reset(created.episode)).observation.text
+        self._episode = creation.episode
+        text = (await self._sessions.episodes.reset(creation.episode)).observation.text
         start = {
-            "episode_id": request.episode_id or created.episode,
+            "episode_id": request.episode_id or creation.episode,
             "step_count": 0,
             "task": task.id,
             "success": False,
         }
         self._state = self._state.model_copy(update=start)
-        return _observed(OpenEnvObservation(text=seen), None, done=False)
+        return _observed(OpenEnvObservation(text=text), None, done=False)
 
     async def _step(self, action: OpenEnvAction) -> dict[str, Any]:
         if self._episode is None:
             raise Refusal(Reason.RESET_OUT_OF_ORDER, "a session must be reset before its first step")
         number = self._state.step_count + 1
-        step = (await self._shared.episodes.step(self._episode, PlayStep(number=number, action=action.text))).step
+        step = (await self._sessions.episodes.step(self._episode, PlayStep(number=number, action=action.text))).step
         self._state = self._state.model_copy(update={"step_count": number, "success": step.success})
-        seen = OpenEnvObservation(
+        observation = OpenEnvObservation(
             text=step.observation.text, valid=step.valid, success=step.success, truncated=step.truncated
         )
-        return _observed(seen, weighted_reward(step, self._served), done=step.terminated or step.truncated)
+        return _observed(observation, weighted_reward(step, self._served), done=step.terminated or step.truncated)
 
     def _place(self, request: OpenEnvReset) -> int:
         if request.task is not None:
             return request.task
         if request.seed is None:
-            return self._shared.next_place(self._served, self._split)
+            return self._sessions.next_place(self._served, self._split)
         return seeding.derive(request.seed, "openenv task", self._split) % drawn_from(self._served, self._split)
 
 
@@ -235,8 +235,8 @@ def _invalid(error: ValidationError) -> dict[str, Any]:
     return error_reply("VALIDATION_ERROR", "Invalid message", Reason.INVALID_REQUEST, errors=errors)
 
 
-def _observed(seen: OpenEnvObservation, reward: float | None, *, done: bool) -> dict[str, Any]:
-    return {"type": "observation", "data": {"observation": seen.model_dump(), "reward": reward, "done": done}}
+def _observed(observation: OpenEnvObservation, reward: float | None, *, done: bool) -> dict[str, Any]:
+    return {"type": "observation", "data": {"observation": observation.model_dump(), "reward": reward, "done": done}}
 
 
 MODELS: dict[str, type[BaseModel]] = {

@@ -19,7 +19,7 @@ class WireLine(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    def written(self) -> bytes:
+    def to_line(self) -> bytes:
         """The line as it is sent."""
         return self.model_dump_json().encode() + b"\n"
 

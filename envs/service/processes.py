@@ -87,9 +87,9 @@ class WorkerEnvironment:
 
     async def decide(self, question: EpisodeQuestion) -> Decided:
         """Action of a baseline policy, and the state of its generator."""
-        decided = (await self.ask(AskOrder(question=question))).decided
-        assert decided is not None, "a question is answered with a decision"
-        return decided
+        answer = (await self.ask(AskOrder(question=question))).decided
+        assert answer is not None, "a question is answered with a decision"
+        return answer
 
     async def close(self) -> None:
         """Close the environment; if its process has died, there is nothing to close."""
@@ -131,7 +131,7 @@ class Worker:
         worker = cls(process)
         ready = worker._wait_for(0)
         worker._listening = asyncio.create_task(worker._listen())
-        worker._write(begin.written())
+        worker._write(begin.to_line())
         try:
             await ready
         except BaseException:
@@ -148,7 +148,7 @@ class Worker:
         """Send one order; the future resolves to its answer."""
         number = next(self._orders)
         answer = self._wait_for(number)
-        self._write(Order(number=number, environment=environment, what=what).written())
+        self._write(Order(number=number, environment=environment, what=what).to_line())
         return answer
 
     async def stop(self) -> None:

@@ -72,7 +72,7 @@ async def work() -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), incoming)
 
     def tell(answer: WorkerAnswer) -> None:
-        answers.write(answer.written())
+        answers.write(answer.to_line())
         answers.flush()
 
     begin = Begin.model_validate_json(await orders.readline())

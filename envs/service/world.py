@@ -114,8 +114,8 @@ class RemoteWorld(World):
             return self.limits
         if task.id not in self._limits_of:
             with _refusals():
-                found = self.client.post(f"/worlds/{self.served}/limits", TaskLimits, AboutTask(task=task))
-            self._limits_of[task.id] = found.limits
+                answer = self.client.post(f"/worlds/{self.served}/limits", TaskLimits, AboutTask(task=task))
+            self._limits_of[task.id] = answer.limits
         return self._limits_of[task.id]
 
     def split_size(self, split: Split) -> int | None:
@@ -135,11 +135,11 @@ class RemoteWorld(World):
 
     def _page(self, split: Split, count: int, offset: int) -> list[Task]:
         path, seconds = f"/worlds/{self.served}/tasks", LISTING_SECONDS + 60.0  # the server gives up first, and says so
-        asked = {"split": split, "count": count, "offset": offset, "limit": MOST_AT_ONCE}
-        page = self.client.get(path, Tasks, seconds=seconds, **asked).tasks
-        wanted = min(MOST_AT_ONCE, count - offset)
-        if len(page) != wanted:
-            raise ServiceFault(f"a page of tasks must have {wanted}; found {len(page)}: the server must know pages")
+        query = {"split": split, "count": count, "offset": offset, "limit": MOST_AT_ONCE}
+        page = self.client.get(path, Tasks, seconds=seconds, **query).tasks
+        page_size = min(MOST_AT_ONCE, count - offset)
+        if len(page) != page_size:
+            raise ServiceFault(f"a page of tasks must have {page_size}; found {len(page)}: the server must know pages")
         return page
 
     def make(self, task: Task, seed: int) -> RemoteEnvironment:
@@ -197,10 +197,10 @@ class RemoteEnvironment(Environment):
         It draws on the server what it would draw here: the generator's state travels there and back.
         """
         question = EpisodeQuestion(baseline=baseline, remaining=remaining, generator=GeneratorState.of(generator))
-        decided = self._post("decide", Decided, question)
-        if decided.generator is not None:
-            decided.generator.put_into(generator)
-        return decided.decision
+        answer = self._post("decide", Decided, question)
+        if answer.generator is not None:
+            answer.generator.put_into(generator)
+        return answer.decision
 
     def close(self) -> None:
         """Free the episode. It is no error if the server has freed it already."""
@@ -227,7 +227,7 @@ def _refusals() -> Iterator[None]:
 def _served(client: ServiceClient, token_variable: str, world: str, parameters: dict[str, Any]) -> ServedWorld:
     """The served world with this name and these parameters. Raises ValueError."""
     try:
-        offered = client.get("/worlds", Worlds).worlds
+        served_worlds = client.get("/worlds", Worlds).worlds
     except ServiceFault as fault:
         hints: dict[str, str] = {
             Reason.UNAUTHORISED: f": set {token_variable} to the server's token",
@@ -236,11 +236,11 @@ def _served(client: ServiceClient, token_variable: str, world: str, parameters: 
         hint = hints.get(fault.code, "")
         raise ValueError(f"url must be the address of a running `turnwise serve`; {fault}{hint}") from fault
     wanted = json.dumps(parameters, sort_keys=True)
-    for each in offered:
+    for each in served_worlds:
         if each.world == world and json.dumps(each.parameters, sort_keys=True) == wanted:
             return each
-    told = "; ".join(f"{each.world} with {json.dumps(each.parameters)}" for each in offered)
+    descriptions = "; ".join(f"{each.world} with {json.dumps(each.parameters)}" for each in served_worlds)
     raise ValueError(
-        f"world and parameters must be those that the server was started with, which are {told}; found {world} with "
-        f"{json.dumps(parameters)}"
+        f"world and parameters must be those that the server was started with, which are {descriptions}; found {world} "
+        f"with {json.dumps(parameters)}"
     )

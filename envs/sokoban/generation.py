@@ -114,9 +114,9 @@ def _carve(generator: np.random.Generator, size: int) -> tuple[bool, ...]:
     row, column = generator.integers(1, size - 1, size=2).tolist()
     ahead, carved = _walk_tables(size)
     cell, direction, floor = row * size + column, directions[-1], 0
-    for turn, drawn, shape in zip(turns, directions, shapes, strict=False):
+    for turn, new_direction, shape in zip(turns, directions, shapes, strict=False):
         if turn:
-            direction = drawn
+            direction = new_direction
         cell = ahead[direction][cell]
         floor |= carved[shape][cell]
     return _floor(size, floor)
@@ -187,7 +187,7 @@ def _dragged(room: Room, player: int, reverse_moves: int) -> list[tuple[int, tup
     """Every position right after a drag with all targets bare: the player, and each target's own box."""
     frontier = [(player, room.targets)]
     seen = set(frontier)
-    found: dict[tuple[int, tuple[int, ...]], None] = {}
+    positions: dict[tuple[int, tuple[int, ...]], None] = {}
     steps, bare = _steps(room.floor, room.offsets), frozenset(room.targets).isdisjoint
     for _ in range(reverse_moves):
         following = []
@@ -200,14 +200,14 @@ def _dragged(room: Room, player: int, reverse_moves: int) -> list[tuple[int, tup
                     dragged = tuple([before if box == behind else box for box in boxes])
                     position = (after, dragged)
                     if bare(dragged):
-                        found[position] = None
+                        positions[position] = None
                 if position not in seen:
                     seen.add(position)
                     following.append(position)
         frontier = following
         if not frontier or len(seen) > MOST_POSITIONS:
             break
-    return list(found)
+    return list(positions)
 
 
 @lru_cache(maxsize=20_000)

@@ -82,28 +82,28 @@ class Room:
 
         Found backwards: a box can come from a neighbouring cell if the player has room behind it.
         """
-        found: dict[int, int] = dict.fromkeys(self.targets, 0)
+        pushes: dict[int, int] = dict.fromkeys(self.targets, 0)
         frontier = deque(self.targets)
         while frontier:
             cell = frontier.popleft()
             for offset in self.offsets:
                 before = cell - offset
-                if before not in found and self.floor[before] and self.floor[before - offset]:
-                    found[before] = found[cell] + 1
+                if before not in pushes and self.floor[before] and self.floor[before - offset]:
+                    pushes[before] = pushes[cell] + 1
                     frontier.append(before)
-        return tuple(found.get(cell) for cell in range(len(self.floor)))
+        return tuple(pushes.get(cell) for cell in range(len(self.floor)))
 
     def letters(self, position: Position | None = None) -> str:
         """The room row by row, with the player and the boxes of a position, or empty without one."""
         player, boxes = position or Position(-1, ())
-        shown = [FLOOR if floor else WALL for floor in self.floor]
+        letters = [FLOOR if floor else WALL for floor in self.floor]
         for target in self.targets:
-            shown[target] = TARGET
+            letters[target] = TARGET
         for box in boxes:
-            shown[box] = BOX_ON_TARGET if box in self.targets else BOX
+            letters[box] = BOX_ON_TARGET if box in self.targets else BOX
         if position:
-            shown[player] = PLAYER_ON_TARGET if player in self.targets else PLAYER
-        return "".join(shown)
+            letters[player] = PLAYER_ON_TARGET if player in self.targets else PLAYER
+        return "".join(letters)
 
     @cached_property
     def split(self) -> Split:

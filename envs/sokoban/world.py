@@ -150,12 +150,12 @@ class SokobanEnvironment(Environment):
 
     def step(self, action: str) -> Step:
         """Play one of the four actions, in any case; other text changes nothing."""
-        meant = action.strip().capitalize()
-        if meant not in ACTIONS or self._solved:
+        name = action.strip().capitalize()
+        if name not in ACTIONS or self._solved:
             refusal = self._observe("" if self._solved else f"Not an action. Legal: {LEGAL}.\n")
             return Step(refusal, terminated=self._solved, valid=False, effective=False, success=self._solved)
         before = self._position
-        self._position = self._room.after(before, ACTIONS.index(meant))
+        self._position = self._room.after(before, ACTIONS.index(name))
         effective = self._position != before
         rewards = self._rewards(before)
         return Step(self._observe(), rewards, terminated=self._solved, effective=effective, success=self._solved)
@@ -236,9 +236,9 @@ def show(view: str, symbols: str, room: Room, position: Position) -> str:
     """The position as text, one line per row of the grid or per kind of object."""
     if view == "coordinates":
         return _coordinates(room, position)
-    shown = room.letters(position).translate(str.maketrans(LETTERS, symbols))
+    letters = room.letters(position).translate(str.maketrans(LETTERS, symbols))
     # Spaces make every cell a separate token.
-    return "\n".join(" ".join(shown[first : first + room.size]) for first in range(0, len(shown), room.size))
+    return "\n".join(" ".join(letters[first : first + room.size]) for first in range(0, len(letters), room.size))
 
 
 def _coordinates(room: Room, position: Position) -> str:
@@ -246,4 +246,4 @@ def _coordinates(room: Room, position: Position) -> str:
     walls = [row * room.size + column for row in inner for column in inner if not room.floor[row * room.size + column]]
     lines = [("you", [position.player]), ("box", position.boxes), ("target", room.targets), ("wall", walls)]
     places = {name: ["{} {}".format(*divmod(cell, room.size)) for cell in cells] for name, cells in lines if cells}
-    return "\n".join(f"{name} {', '.join(found)}" for name, found in places.items())
+    return "\n".join(f"{name} {', '.join(cells)}" for name, cells in places.items())

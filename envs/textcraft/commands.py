@@ -44,14 +44,14 @@ def read(action: str) -> Get | Craft | Inventory | None:
     if text == "inventory":
         return Inventory()
     if verb == "get":
-        taken = _amount(rest)
-        return taken and Get(*taken)
+        amount = _amount(rest)
+        return amount and Get(*amount)
     return _craft(rest) if verb == "craft" else None
 
 
 def _craft(text: str) -> Craft | None:
-    made, _, used = text.partition(" using ")
-    amounts = [_amount(part.strip()) for part in (made, *used.split(","))]
+    output, _, used = text.partition(" using ")
+    amounts = [_amount(part.strip()) for part in (output, *used.split(","))]
     known = [each for each in amounts if each is not None]
     if len(known) < len(amounts):
         return None
@@ -64,5 +64,5 @@ def _craft(text: str) -> Craft | None:
 
 def _amount(text: str) -> tuple[str, int] | None:
     """Item and number from a text such as `2 oak planks`; None if it has another form."""
-    found = _AMOUNT.fullmatch(text)
-    return (found[2], int(found[1])) if found else None
+    match = _AMOUNT.fullmatch(text)
+    return (match[2], int(match[1])) if match else None

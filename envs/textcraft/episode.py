@@ -16,12 +16,12 @@ from turnwise.world import Environment, Observation, Remaining, ScriptedAction, 
 class CraftingEnvironment(Environment):
     """One episode. Only listed items exist: an item that no listed recipe makes is raw and can be taken."""
 
-    def __init__(self, problem: CraftingProblem, listed: tuple[Recipe, ...]) -> None:
+    def __init__(self, problem: CraftingProblem, recipes: tuple[Recipe, ...]) -> None:
         self._problem = problem
-        self._recipes = {recipe.product: recipe for recipe in listed}
-        named = (item for recipe in listed for item, _ in recipe.ingredients if item not in self._recipes)
-        self._raw = tuple(dict.fromkeys(named))
-        self._held: Counter[str] = Counter()
+        self._recipes = {recipe.product: recipe for recipe in recipes}
+        raw_items = (item for recipe in recipes for item, _ in recipe.ingredients if item not in self._recipes)
+        self._raw = tuple(dict.fromkeys(raw_items))
+        self._inventory: Counter[str] = Counter()
         self._depth_reached = 0
 
     def reset(self) -> Observation:
@@ -41,7 +41,7 @@ class CraftingEnvironment(Environment):
             return self._get(command)
         if isinstance(command, Craft):
             return self._craft(command)
-        return Step(self._observe(f"You have {_listed(self._held) or 'nothing'}."), effective=False)
+        return Step(self._observe(f"You have {_listed(self._inventory) or 'nothing'}."), effective=False)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Take what is missing at the bottom of the goal's recipe tree, then craft upwards.
@@ -49,13 +49,13 @@ class CraftingEnvironment(Environment):
         This takes as few commands as possible. The thought lists what is missing from the goal down, and the action
         concerns the last item of the list.
         """
-        short = missing(self._problem.goal, self._problem.wanted, self._held, self._recipes)
-        if not short:
+        shortage = missing(self._problem.goal, self._problem.wanted, self._inventory, self._recipes)
+        if not shortage:
             return ScriptedAction("nothing is missing", ("inventory",))
-        item, amount = short[-1]
+        item, amount = shortage[-1]
         recipe = self._recipes.get(item)
         action = recipe.command(crafts(recipe, amount)) if recipe else f"get {amount_of(item, amount)}"
-        return ScriptedAction("missing " + ", ".join(amount_of(*each) for each in short), (action,))
+        return ScriptedAction("missing " + ", ".join(amount_of(*each) for each in shortage), (action,))
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the listed amounts of raw items, and the listed recipes whose ingredients are held.
@@ -73,7 +73,7 @@ class CraftingEnvironment(Environment):
             return self._refuse(f"That must be crafted: {self._recipes[command.item].command()}.")
         if command.item not in self._raw:
             return self._refuse(f"There is no such item here. You can get {', '.join(self._raw)}.")
-        self._held[command.item] += command.amount
+        self._inventory[command.item] += command.amount
         return Step(self._observe(f"Got {amount_of(command.item, command.amount)}."))
 
     def _craft(self, command: Craft) -> Step:
@@ -87,11 +87,11 @@ class CraftingEnvironment(Environment):
         if lacking := self._lacks(used):
             return self._refuse(f"You are missing {lacking}.")
         # Unary plus removes the items that were used up.
-        self._held = +(self._held - Counter(used))
-        self._held[recipe.product] += command.amount
-        made = f"Crafted {amount_of(recipe.product, command.amount)}."
+        self._inventory = +(self._inventory - Counter(used))
+        self._inventory[recipe.product] += command.amount
+        message = f"Crafted {amount_of(recipe.product, command.amount)}."
         rewards = {"goal": 1.0} if self._solved else {}
-        text = f"{made} The goal is reached." if self._solved else made
+        text = f"{message} The goal is reached." if self._solved else message
         return Step(
             self._observe(text),
             rewards,
@@ -102,28 +102,28 @@ class CraftingEnvironment(Environment):
 
     def _progress(self, recipe: Recipe) -> dict[str, float]:
         """Increase in depth of the deepest product of the goal's recipe tree crafted so far, as a metric."""
-        reached = depth(recipe.product) if recipe in tree(self._problem.goal) else 0
-        gained = max(0, reached - self._depth_reached)
+        product_depth = depth(recipe.product) if recipe in tree(self._problem.goal) else 0
+        gained = max(0, product_depth - self._depth_reached)
         self._depth_reached += gained
         return {"depth_reached": float(gained)} if gained else {}
 
     def _holds(self, recipe: Recipe) -> bool:
         """Whether all ingredients are held for using a recipe once."""
-        return all(self._held[item] >= amount for item, amount in recipe.ingredients)
+        return all(self._inventory[item] >= amount for item, amount in recipe.ingredients)
 
     def _lacks(self, needed: dict[str, int]) -> str:
         """The needed items that are not held, in words; empty when all are held."""
-        return _listed(Counter(needed) - self._held)
+        return _listed(Counter(needed) - self._inventory)
 
     def _refuse(self, text: str) -> Step:
         return Step(self._observe(text), terminated=self._solved, valid=False, effective=False, success=self._solved)
 
     def _observe(self, text: str) -> Observation:
-        return Observation(text, state=f"{self._problem.id} held: {_listed(self._held)}")
+        return Observation(text, state=f"{self._problem.id} held: {_listed(self._inventory)}")
 
     @property
     def _solved(self) -> bool:
-        return self._held[self._problem.goal] >= self._problem.wanted
+        return self._inventory[self._problem.goal] >= self._problem.wanted
 
 
 def _listed(amounts: Counter[str]) -> str:

@@ -45,7 +45,7 @@ class CraftingProblem:
         """Seed for the distractors and the order of the list."""
         return seeding.derive(0, self.id)
 
-    def listed(self, distractors: int) -> tuple[Recipe, ...]:
+    def recipe_list(self, distractors: int) -> tuple[Recipe, ...]:
         """The goal's recipe tree and `distractors` recipes that it does not need, in random order.
 
         Distractors use an ingredient of the tree, as in AgentGym, while there are any. A longer list of distractors
@@ -58,8 +58,8 @@ class CraftingProblem:
         generator = seeding.generator(self.seed, "textcraft distractors")
         shuffled = _shuffled(others, generator)
         shuffled.sort(key=lambda recipe: used.isdisjoint(dict(recipe.ingredients)))
-        shown = [*needed, *shuffled[:distractors]]
-        return tuple(_shuffled(shown, seeding.generator(self.seed, "textcraft order")))
+        listed_recipes = [*needed, *shuffled[:distractors]]
+        return tuple(_shuffled(listed_recipes, seeding.generator(self.seed, "textcraft order")))
 
 
 def find(task_id: str) -> CraftingProblem:

@@ -73,17 +73,17 @@ def recipes() -> Mapping[str, Recipe]:
     Raises ValueError when the installed data differ from those that the task ids refer to.
     """
     numbers, alternatives = _game_data()
-    chosen = {
-        product: min(kept, key=lambda recipe: [numbers[item] for item, _ in recipe.ingredients])
-        for product, kept in without_circles(alternatives).items()
+    recipe_by_product = {
+        product: min(candidates, key=lambda recipe: [numbers[item] for item, _ in recipe.ingredients])
+        for product, candidates in without_circles(alternatives).items()
     }
-    found = seeding.derive(0, "textcraft recipes", *(recipe.command() for recipe in chosen.values()))
-    if found != FINGERPRINT:
+    fingerprint = seeding.derive(0, "textcraft recipes", *(recipe.command() for recipe in recipe_by_product.values()))
+    if fingerprint != FINGERPRINT:
         raise ValueError(
             f"the recipes must be those of Minecraft {GAME_VERSION} in minecraft-data 3.20.0, with fingerprint "
-            f"{FINGERPRINT}; found {found}: install that version"
+            f"{FINGERPRINT}; found {fingerprint}: install that version"
         )
-    return chosen
+    return recipe_by_product
 
 
 def without_circles(alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, list[Recipe]]:
@@ -104,7 +104,8 @@ def without_circles(alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, l
         )
 
     return {
-        product: [recipe for recipe in known if not closes_a_circle(recipe)] for product, known in alternatives.items()
+        product: [recipe for recipe in candidates if not closes_a_circle(recipe)]
+        for product, candidates in alternatives.items()
     }
 
 
@@ -118,8 +119,8 @@ def depth(item: str) -> int:
 @cache
 def tree(goal: str) -> tuple[Recipe, ...]:
     """The recipes needed to make the goal from raw items, by decreasing depth: the goal's own first."""
-    known = {product: (recipe,) for product, recipe in recipes().items()}
-    products = [goal, *(item for item in _all_ingredients(goal, known) if item in known)]
+    alternatives = {product: (recipe,) for product, recipe in recipes().items()}
+    products = [goal, *(item for item in _all_ingredients(goal, alternatives) if item in alternatives)]
     return tuple(recipes()[product] for product in sorted(products, key=lambda item: (-depth(item), item)))
 
 
@@ -128,37 +129,37 @@ def _game_data() -> tuple[dict[str, int], dict[str, list[Recipe]]]:
     data = minecraft_data(GAME_VERSION)
     names: dict[int, str] = {item["id"]: item["name"].replace("_", " ") for item in data.items_list}
     alternatives: dict[str, list[Recipe]] = {}
-    for written in (recipe for group in data.recipes.values() for recipe in group):
-        product = names[written["result"]["id"]]
+    for entry in (recipe for group in data.recipes.values() for recipe in group):
+        product = names[entry["result"]["id"]]
         if product in RAW:
             continue
-        rows = written.get("inShape") or [written["ingredients"]]
+        rows = entry.get("inShape") or [entry["ingredients"]]
         filled = Counter(number for row in rows for number in row if number is not None)
         ingredients = tuple((names[number], filled[number]) for number in sorted(filled))
-        alternatives.setdefault(product, []).append(Recipe(product, written["result"]["count"], ingredients))
+        alternatives.setdefault(product, []).append(Recipe(product, entry["result"]["count"], ingredients))
     return {name: number for number, name in names.items()}, alternatives
 
 
 def _shortest(alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, int]:
     """The shortest chain of crafts to each item that can be reached."""
-    products = [recipe for known in alternatives.values() for recipe in known]
-    found = {item: 0 for recipe in products for item, _ in recipe.ingredients if item not in alternatives}
+    products = [recipe for candidates in alternatives.values() for recipe in candidates]
+    shortest = {item: 0 for recipe in products for item, _ in recipe.ingredients if item not in alternatives}
     crafts, before = 0, -1
-    while len(found) > before:
-        crafts, before = crafts + 1, len(found)
-        reached = [recipe.product for recipe in products if all(item in found for item, _ in recipe.ingredients)]
-        for product in reached:
-            found.setdefault(product, crafts)
-    return found
+    while len(shortest) > before:
+        crafts, before = crafts + 1, len(shortest)
+        reachable = [recipe.product for recipe in products if all(item in shortest for item, _ in recipe.ingredients)]
+        for product in reachable:
+            shortest.setdefault(product, crafts)
+    return shortest
 
 
 def _all_ingredients(product: str, alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, None]:
     """All direct and indirect ingredients of a product, each once and in a fixed order."""
-    found: dict[str, None] = {}
+    ingredients: dict[str, None] = {}
     frontier = [product]
     while frontier:
         for recipe in alternatives.get(frontier.pop(), ()):
-            new = [item for item, _ in recipe.ingredients if item not in found]
-            found.update(dict.fromkeys(new))
+            new = [item for item, _ in recipe.ingredients if item not in ingredients]
+            ingredients.update(dict.fromkeys(new))
             frontier.extend(new)
-    return found
+    return ingredients

@@ -14,23 +14,25 @@ from collections.abc import Mapping
 from envs.textcraft.recipes import Recipe
 
 
-def missing(goal: str, wanted: int, held: Mapping[str, int], recipes: Mapping[str, Recipe]) -> list[tuple[str, int]]:
+def missing(
+    goal: str, wanted: int, inventory: Mapping[str, int], recipes: Mapping[str, Recipe]
+) -> list[tuple[str, int]]:
     """Missing number of each item, from the goal down: `[("stick", 4), ("oak planks", 2), ("oak log", 1)]`.
 
     `recipes` has a recipe for every product of the goal's tree. The ingredients of the last item are all held: it is
     the one to craft or take next. The list is empty when enough of the goal is held.
     """
     needed = Counter({goal: wanted})
-    found = []
+    shortage = []
     for item in _from_the_goal_down(goal, recipes):
-        lacking = needed[item] - held.get(item, 0)
+        lacking = needed[item] - inventory.get(item, 0)
         if lacking <= 0:
             continue
-        found.append((item, lacking))
+        shortage.append((item, lacking))
         if item in recipes:
             for ingredient, amount in recipes[item].ingredients:
                 needed[ingredient] += amount * crafts(recipes[item], lacking)
-    return found
+    return shortage
 
 
 def crafts(recipe: Recipe, amount: int) -> int:

@@ -85,7 +85,7 @@ class TextCraft(World):
     def make(self, task: Task, seed: int) -> CraftingEnvironment:
         """Environment for a task; `seed` has no effect. Raises ValueError for a task of another world."""
         problem = find(task.id)
-        return CraftingEnvironment(problem, problem.listed(self.distractors))
+        return CraftingEnvironment(problem, problem.recipe_list(self.distractors))
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:

@@ -83,8 +83,8 @@ class ToolEpisode(Environment):
             success=self._correct,
         )
 
-    def _refuse(self, said: str) -> Step:
-        return Step(Observation(said), terminated=self._answered, valid=False, effective=False, success=self._correct)
+    def _refuse(self, text: str) -> Step:
+        return Step(Observation(text), terminated=self._answered, valid=False, effective=False, success=self._correct)
 
 
 def _arguments(text: str, tool: Tool) -> dict[str, Any] | str:

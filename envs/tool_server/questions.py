@@ -44,7 +44,7 @@ class ToolQuestion(BaseModel):
 
 def read_questions(path: Path) -> dict[Split, list[ToolQuestion]]:
     """The questions of a file, by split, in its order. Raises ValueError for an unreadable line and for repetitions."""
-    found: dict[Split, list[ToolQuestion]] = {split: [] for split in SPLITS}
+    questions: dict[Split, list[ToolQuestion]] = {split: [] for split in SPLITS}
     names: set[str] = set()
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -60,13 +60,13 @@ def read_questions(path: Path) -> dict[Split, list[ToolQuestion]]:
         if question.name in names:
             raise ValueError(f"every question must be asked once; line {number} of {path} repeats one")
         names.add(question.name)
-        found[question.split or _drawn(question)].append(question)
+        questions[question.split or _draw_split(question)].append(question)
     if not names:
         raise ValueError(f"questions must hold at least one question; {path} holds none")
-    return found
+    return questions
 
 
-def _drawn(question: ToolQuestion) -> Split:
+def _draw_split(question: ToolQuestion) -> Split:
     draw = seeding.derive(0, "mcp split", question.question) % 10
     return "train" if draw < 7 else "validation" if draw == 7 else "test"
 

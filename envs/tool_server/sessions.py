@@ -56,7 +56,7 @@ class ToolSession:
 
     def __init__(self, address: Address, seconds: float) -> None:
         self._seconds = seconds
-        self._asked: asyncio.Queue[tuple[str, dict[str, Any], Future[ToolReply]] | None] = asyncio.Queue()
+        self._calls: asyncio.Queue[tuple[str, dict[str, Any], Future[ToolReply]] | None] = asyncio.Queue()
         self._opened: Future[tuple[Tool, ...]] = Future()
         self._ended = _run(self._live(address))
         try:
@@ -68,12 +68,12 @@ class ToolSession:
     def call(self, name: str, arguments: dict[str, Any]) -> ToolReply:
         """What a tool says to these arguments."""
         reply: Future[ToolReply] = Future()
-        _loop().call_soon_threadsafe(self._asked.put_nowait, (name, arguments, reply))
+        _loop().call_soon_threadsafe(self._calls.put_nowait, (name, arguments, reply))
         return self._wait(reply, self._seconds, f"answer {name}")
 
     def close(self) -> None:
         """End the connection."""
-        _loop().call_soon_threadsafe(self._asked.put_nowait, None)
+        _loop().call_soon_threadsafe(self._calls.put_nowait, None)
 
     def _wait(self, future: Future[Result], seconds: float, what: str) -> Result:
         try:
@@ -88,8 +88,8 @@ class ToolSession:
         try:
             async with _client(address, self._seconds) as client:
                 self._opened.set_result(tuple(map(_tool, await _all_tools(client))))
-                while (asked := await self._asked.get()) is not None:
-                    name, arguments, waiting = asked
+                while (call := await self._calls.get()) is not None:
+                    name, arguments, waiting = call
                     waiting.set_result(await _reply(client, name, arguments))
         except Exception as error:  # whatever the library raises, the caller is to know it
             cause = _first_cause(error)
@@ -99,8 +99,8 @@ class ToolSession:
             await self._refuse_the_rest(fault)
 
     async def _refuse_the_rest(self, fault: ToolServerFault) -> None:
-        while (asked := await self._asked.get()) is not None:
-            asked[2].set_exception(fault)
+        while (call := await self._calls.get()) is not None:
+            call[2].set_exception(fault)
 
 
 def _first_cause(error: BaseException) -> BaseException:
@@ -123,18 +123,18 @@ def _client(address: Address, seconds: float) -> Any:
 
 
 async def _all_tools(client: Any) -> list[Any]:
-    found: list[Any] = []
+    tools: list[Any] = []
     cursor = None
     while True:
         page = await client.list_tools(cursor=cursor)
-        found += page.tools
+        tools += page.tools
         cursor = page.next_cursor
         if not cursor:
-            return found
+            return tools
 
 
-def _tool(told: Any) -> Tool:
-    return Tool(told.name, " ".join((told.description or "").split()), dict(told.input_schema))
+def _tool(mcp_tool: Any) -> Tool:
+    return Tool(mcp_tool.name, " ".join((mcp_tool.description or "").split()), dict(mcp_tool.input_schema))
 
 
 async def _reply(client: Any, name: str, arguments: dict[str, Any]) -> ToolReply:
@@ -174,7 +174,7 @@ def tools_of(address: Address, seconds: float) -> tuple[Tool, ...]:
     return session.tools
 
 
-def chosen(tools: Sequence[Tool], names: Sequence[str] | None) -> tuple[Tool, ...]:
+def select_tools(tools: Sequence[Tool], names: Sequence[str] | None) -> tuple[Tool, ...]:
     """The tools of these names, in the server's order; all without names. Raises ValueError for an unknown name."""
     known = [tool.name for tool in tools]
     if names is None:

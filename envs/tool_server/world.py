@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from envs.tool_server.episode import ANSWER, ToolEpisode
 from envs.tool_server.questions import ToolQuestion, read_questions
-from envs.tool_server.sessions import Address, Tool, ToolServerFault, chosen, tools_of
+from envs.tool_server.sessions import Address, Tool, ToolServerFault, select_tools, tools_of
 from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World, http_address, positive, whole_number
 
@@ -59,7 +59,7 @@ class ToolServer(World):
         self._most_characters = whole_number("most_characters", most_characters, 1, 1_000_000)
         self._questions = read_questions(Path(questions))
         try:
-            self._tools = chosen(tools_of(self._address, self._seconds), tools)
+            self._tools = select_tools(tools_of(self._address, self._seconds), tools)
         except ToolServerFault as error:
             raise ValueError(f"command or url must lead to an MCP server; {error}") from error
         if any(tool.name == ANSWER for tool in self._tools):
@@ -71,14 +71,16 @@ class ToolServer(World):
         self.baselines = ("oracle",) if solved else ()
         # The verbs are the server's, so they are set on the instance.
         self.verbs = frozenset({tool.name for tool in self._tools} | {ANSWER})  # type: ignore[misc]
-        self.instruction = "Answer the question. You have these tools:\n" + "\n".join(map(_described, self._tools))
+        self.instruction = "Answer the question. You have these tools:\n" + "\n".join(map(_describe_tool, self._tools))
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` questions of a split, in the file's order."""
-        found = self._questions[split]
-        if count > len(found):
-            raise ValueError(f"count must be at most {len(found)}, the {split} questions of the file; found {count}")
-        return [self._task(question, split) for question in found[:count]]
+        questions = self._questions[split]
+        if count > len(questions):
+            raise ValueError(
+                f"count must be at most {len(questions)}, the {split} questions of the file; found {count}"
+            )
+        return [self._task(question, split) for question in questions[:count]]
 
     def split_size(self, split: Split) -> int:
         """Number of questions of a split."""
@@ -126,11 +128,11 @@ def _address(command: Sequence[str] | None, url: str | None) -> Address:
     return Address(command=tuple(command))
 
 
-def _described(tool: Tool) -> str:
+def _describe_tool(tool: Tool) -> str:
     """One line on a tool: its name, its arguments with their types, and what it does."""
     properties: Mapping[str, Any] = tool.arguments.get("properties", {})
     arguments = ", ".join(
-        f"{name} ({told.get('type', 'any')}{'' if name in tool.arguments.get('required', ()) else ', optional'})"
-        for name, told in properties.items()
+        f"{name} ({schema.get('type', 'any')}{'' if name in tool.arguments.get('required', ()) else ', optional'})"
+        for name, schema in properties.items()
     )
     return f"{tool.name}: {arguments or 'no arguments'}. {tool.description}".rstrip()

@@ -46,7 +46,7 @@ class Exchange:
 
     def __init__(self) -> None:
         self.name = secrets.token_hex(8)
-        self.arrived: SimpleQueue[Request | Scored] = SimpleQueue()
+        self.messages: SimpleQueue[Request | Scored] = SimpleQueue()
         self.replies: SimpleQueue[str | None] = SimpleQueue()
         """Actions; None closes the rollout."""
 
@@ -59,7 +59,7 @@ class Exchange:
 _open: dict[str, Exchange] = {}
 
 
-def opened() -> Exchange:
+def open_exchange() -> Exchange:
     """A new exchange, known to the endpoint until `forget`."""
     exchange = Exchange()
     _open[exchange.name] = exchange
@@ -78,11 +78,11 @@ def assistant_message(action: str, tools: Sequence[Mapping[str, Any]]) -> dict[s
     if call is None or call[1] not in {tool["function"]["name"] for tool in tools}:
         # A space for nothing: version 0.1 takes an empty reply for a failure of the model, and it is a policy's reply.
         return {"role": "assistant", "content": action or " "}
-    called = {"name": call[1], "arguments": call[2] or "{}"}
+    function = {"name": call[1], "arguments": call[2] or "{}"}
     return {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": "call_0", "type": "function", "function": called}],
+        "tool_calls": [{"id": "call_0", "type": "function", "function": function}],
     }
 
 
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         exchange = _open.get(self.path.split("/")[1])
         action = None
         if exchange is not None:
-            exchange.arrived.put(Request(body["messages"], body.get("tools") or ()))
+            exchange.messages.put(Request(body["messages"], body.get("tools") or ()))
             action = exchange.replies.get()
         if action is None:
             return self._send(CLOSED, {"error": {"message": "the episode is closed", "type": "closed", "code": None}})

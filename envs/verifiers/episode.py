@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.verifiers.endpoint import Exchange, Request, Scored, forget, opened
+from envs.verifiers.endpoint import Exchange, Request, Scored, forget, open_exchange
 from envs.verifiers.library import Library, in_background
 from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
@@ -24,19 +24,19 @@ class VerifiersEpisode(Environment):
     def __init__(self, library: Library, number: int, success_reward: float, solution: str | None) -> None:
         self._library, self._number, self._success_reward = library, number, success_reward
         self._solution = solution
-        self._read = 0
+        self._messages_read = 0
         self._end: Scored | None = None
         self._exchange: Exchange | None = None
         self._rollout: Future[None] | None = None
 
     def reset(self) -> Observation:
         """Start the rollout, and wait for its first request."""
-        self._exchange = opened()
+        self._exchange = open_exchange()
         self._rollout = in_background(_play(self._library, self._number, self._exchange))
-        arrived = self._exchange.arrived.get()
-        if isinstance(arrived, Scored):
-            raise VerifiersFault(f"a rollout must ask its model; this one ended before: {arrived.failure or arrived}")
-        return Observation(self._news(arrived) + _listed(arrived))
+        message = self._exchange.messages.get()
+        if isinstance(message, Scored):
+            raise VerifiersFault(f"a rollout must ask its model; this one ended before: {message.failure or message}")
+        return Observation(self._news(message) + _listed(message))
 
     def step(self, action: str) -> Step:
         """Reply to the rollout's request, and wait for its next one or for its end."""
@@ -44,27 +44,27 @@ class VerifiersEpisode(Environment):
             return Step(Observation("The episode is over."), terminated=True, valid=False, effective=False)
         assert self._exchange is not None, "the contract says that reset comes first"
         self._exchange.replies.put(action)
-        arrived = self._exchange.arrived.get()
-        if isinstance(arrived, Request):
-            return Step(Observation(self._news(arrived)))
-        if arrived.failure:
-            raise VerifiersFault(f"a rollout must end with a score; {arrived.failure}")
-        self._end = arrived
+        message = self._exchange.messages.get()
+        if isinstance(message, Request):
+            return Step(Observation(self._news(message)))
+        if message.failure:
+            raise VerifiersFault(f"a rollout must end with a score; {message.failure}")
+        self._end = message
         return Step(
             Observation("The episode is over."),
-            {"reward": arrived.reward},
-            terminated=not arrived.truncated,
-            truncated=arrived.truncated,
-            success=arrived.reward >= self._success_reward,
-            metrics=arrived.metrics,
+            {"reward": message.reward},
+            terminated=not message.truncated,
+            truncated=message.truncated,
+            success=message.reward >= self._success_reward,
+            metrics=message.metrics,
         )
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The field of the task that the world's `solution` names. Raises ValueError without it."""
         if self._solution is None:
             raise ValueError("the oracle needs a field with the solution; the parameter `solution` names none")
-        found = self._library.row(self._number)[self._solution]
-        return ScriptedAction("the solution", (found if isinstance(found, str) else json.dumps(found),))
+        solution = self._library.row(self._number)[self._solution]
+        return ScriptedAction("the solution", (solution if isinstance(solution, str) else json.dumps(solution),))
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Raises NotImplementedError: replies are free text."""
@@ -78,16 +78,16 @@ class VerifiersEpisode(Environment):
 
     def _news(self, request: Request) -> str:
         """What has been said since the last reply; before the first, everything."""
-        new = request.messages[self._read :]
-        self._read = len(request.messages) + 1  # the reply will be the next one
+        new = request.messages[self._messages_read :]
+        self._messages_read = len(request.messages) + 1  # the reply will be the next one
         return "\n\n".join(text for text in map(_text, new) if text) or "The environment says nothing."
 
 
 async def _play(library: Library, number: int, exchange: Exchange) -> None:
     try:
-        exchange.arrived.put(await library.play(number, exchange))
+        exchange.messages.put(await library.play(number, exchange))
     except BaseException as error:  # the library ends the process where it misses a login
-        exchange.arrived.put(Scored(failure=f"{type(error).__name__}: {error}"))
+        exchange.messages.put(Scored(failure=f"{type(error).__name__}: {error}"))
 
 
 def _text(message: Mapping[str, Any]) -> str:

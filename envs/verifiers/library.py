@@ -59,8 +59,8 @@ class Environments:
 
     def __init__(self, environment: str, arguments: Mapping[str, Any]) -> None:
         module, _, function = environment.partition(":")
-        self._made = getattr(importlib.import_module(module), function or "load_environment")(**arguments)
-        self._rows = self._made.get_dataset()
+        self._environment = getattr(importlib.import_module(module), function or "load_environment")(**arguments)
+        self._rows = self._environment.get_dataset()
         self.size: int | None = len(self._rows)
 
     def row(self, number: int) -> Mapping[str, Any]:
@@ -73,12 +73,14 @@ class Environments:
         from verifiers.clients import OpenAIChatCompletionsClient
 
         client = AsyncOpenAI(base_url=exchange.url, api_key="none", max_retries=0, timeout=None)
-        played = await self._made.run_rollout(self.row(number), OpenAIChatCompletionsClient(client), "policy", {})
+        rollout = await self._environment.run_rollout(
+            self.row(number), OpenAIChatCompletionsClient(client), "policy", {}
+        )
         return Scored(
-            float(played["reward"]),
-            _numbers(played.get("metrics") or {}),
-            truncated=bool(played.get("is_truncated")),
-            failure=str(played.get("error") or ""),
+            float(rollout["reward"]),
+            _numbers(rollout.get("metrics") or {}),
+            truncated=bool(rollout.get("is_truncated")),
+            failure=str(rollout.get("error") or ""),
         )
 
 
@@ -88,13 +90,13 @@ class TaskSets:
     def __init__(self, environment: str, arguments: Mapping[str, Any]) -> None:
         from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 
-        given = {"taskset": {"id": environment, **arguments}}
-        role = next(iter(resolve_env_config(given).agent_harnesses()))
+        configuration = {"taskset": {"id": environment, **arguments}}
+        role = next(iter(resolve_env_config(configuration).agent_harnesses()))
         seat = {"harness": {"id": HARNESS}, "runtime": {"type": "subprocess"}}  # not a container of a cloud
-        self._made = load_environment(resolve_env_config({**given, role: seat}))
-        self._unread = iter(self._made.taskset)
-        self._read: list[Any] = []
-        self.size = None if self._made.taskset.INFINITE else len(self._tasks(None))
+        self._environment = load_environment(resolve_env_config({**configuration, role: seat}))
+        self._unread = iter(self._environment.taskset)
+        self._loaded_tasks: list[Any] = []
+        self.size = None if self._environment.taskset.INFINITE else len(self._tasks(None))
         self._serving: Future[None] | None = None
 
     def row(self, number: int) -> Mapping[str, Any]:
@@ -108,21 +110,21 @@ class TaskSets:
 
         await self._served()
         context = ModelContext("policy", EvalClientConfig(base_url=exchange.url, api_key_var=KEY_VARIABLE))
-        episode = await self._made.run_episode(self._tasks(number + 1)[number], context)
-        wrong = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
+        episode = await self._environment.run_episode(self._tasks(number + 1)[number], context)
+        errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
         rewards = {
             name: each.score for trace in episode.traces for name, each in trace.rewards.items() if each is not None
         }
         return Scored(
             float(sum(trace.reward for trace in episode.traces)),
             _numbers(rewards),
-            failure="; ".join(f"{error.type}: {error.message}" for error in wrong),
+            failure="; ".join(f"{error.type}: {error.message}" for error in errors),
         )
 
     def _tasks(self, count: int | None) -> list[Any]:
-        more = None if count is None else max(count - len(self._read), 0)
-        self._read += itertools.islice(self._unread, more)
-        return self._read
+        more = None if count is None else max(count - len(self._loaded_tasks), 0)
+        self._loaded_tasks += itertools.islice(self._unread, more)
+        return self._loaded_tasks
 
     async def _served(self) -> None:
         """Start what the library serves to its episodes, once, for as long as this process lives."""
@@ -130,7 +132,7 @@ class TaskSets:
             serving: Future[None] = Future()
             self._serving = serving
             try:
-                await self._made.serving().__aenter__()
+                await self._environment.serving().__aenter__()
             except BaseException as error:
                 self._serving = None  # the next episode tries again
                 serving.set_exception(error)

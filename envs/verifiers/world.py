@@ -59,10 +59,10 @@ class Verifiers(World):
         """The first `count` rows of a split: of every ten, seven for training, one for validation, two for tests."""
         size, places = self.split_size(split), PLACES[split]
         rows = (10 * (place // len(places)) + places[place % len(places)] for place in range(count))
-        listed = [self._task(split, row) for row in rows if self._library.size is None or row < self._library.size]
+        tasks = [self._task(split, row) for row in rows if self._library.size is None or row < self._library.size]
         if size is not None and count > size:
             raise ValueError(f"{split} has {size} tasks; found a count of {count}")
-        return listed
+        return tasks
 
     def split_size(self, split: Split) -> int | None:
         """The number of rows of a split; None where the environment has no end."""

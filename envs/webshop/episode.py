@@ -76,8 +76,8 @@ class ShopEnvironment(Environment):
         """A uniformly random button; on the search page two words, each uniform over all that titles have."""
         page = self._page
         if page.searchable:
-            known = self._shop.title_words
-            query = " ".join(known[place] for place in generator.integers(len(known), size=RANDOM_WORDS))
+            title_words = self._shop.title_words
+            query = " ".join(title_words[place] for place in generator.integers(len(title_words), size=RANDOM_WORDS))
             return ScriptedAction("a random query", (f"search[{query}]",))
         button = page.buttons[int(generator.integers(len(page.buttons)))]
         return ScriptedAction("a random button", (f"click[{button}]",))
@@ -98,9 +98,9 @@ class ShopEnvironment(Environment):
         choice = needed_options(product, self._goal) if self._is_promising(product) else None
         if choice is None:
             return ScriptedAction("not what is wanted", (f"click[{PREVIOUS}]",))
-        chosen = dict(self._place.chosen)
+        selected = dict(self._place.selected_options)
         for name, value in choice.items():
-            if chosen.get(name) != value:
+            if selected.get(name) != value:
                 return ScriptedAction(f"choose {name} {value}", (f"click[{value}]",))
         return ScriptedAction("all is chosen" if choice else "nothing to choose", (f"click[{BUY_NOW}]",))
 
@@ -126,8 +126,8 @@ class ShopEnvironment(Environment):
         return Step(self._observe(self._page.text), effective=effective, metrics=metrics)
 
     def _buy(self, place: Place) -> Step:
-        product, chosen = self._shop.products[place.product], dict(place.chosen)
-        evaluation = evaluate(product, chosen, self._goal, self._target)
+        product, selected = self._shop.products[place.product], dict(place.selected_options)
+        evaluation = evaluate(product, selected, self._goal, self._target)
         self._place = place
         self._solved = evaluation.score == 1
         metrics = {

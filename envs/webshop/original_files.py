@@ -56,9 +56,9 @@ def read_goals(path: Path, products: Sequence[Product]) -> list[Goal]:
     instructions = _by_asin(path, "goals", "items_human_ins.json")
     goals: dict[str, Goal] = {}
     for product in products:
-        for number, written in enumerate(instructions.get(product.id, ())):
+        for number, entry in enumerate(instructions.get(product.id, ())):
             try:
-                goal = _goal(product, number, written)
+                goal = _goal(product, number, entry)
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(
                     f"every goal must have the fields of items_human_ins.json; number {number} of {product.id} in "
@@ -90,37 +90,37 @@ def _product(item: Mapping[str, Any], attributes: Sequence[str]) -> Product:
 
 def _price(asin: str, pricing: str | None) -> float:
     """Price in dollars: the only one given, or one drawn uniformly between the first two, in whole cents."""
-    found = [float(re.sub(r"[^\d.]", "", part)) for part in (pricing or "").split("$")[1:]]
-    if len(found) < 2:
-        return found[0] if found else UNPRICED
-    low, high = sorted(found[:2])
+    prices = [float(re.sub(r"[^\d.]", "", part)) for part in (pricing or "").split("$")[1:]]
+    if len(prices) < 2:
+        return prices[0] if prices else UNPRICED
+    low, high = sorted(prices[:2])
     return round(float(seeding.generator(0, "webshop price", asin).uniform(low, high)), 2)
 
 
-def _options(written: Mapping[str, Sequence[Mapping[str, Any]] | None]) -> dict[str, tuple[str, ...]]:
-    taken = {button.casefold() for button in BUTTONS}
+def _options(option_lists: Mapping[str, Sequence[Mapping[str, Any]] | None]) -> dict[str, tuple[str, ...]]:
+    used_labels = {button.casefold() for button in BUTTONS}
     options: dict[str, tuple[str, ...]] = {}
-    for name, contents in written.items():
+    for name, contents in option_lists.items():
         title = _clean(name).casefold()
         values = dict.fromkeys(_clean(content["value"]).replace("/", " | ").casefold() for content in contents or ())
-        shown = dict.fromkeys(f"{title} {value}" if value in taken else value for value in values if value)
-        if shown:
-            options[title] = tuple(shown)
-            taken.update(shown)
+        labels = dict.fromkeys(f"{title} {value}" if value in used_labels else value for value in values if value)
+        if labels:
+            options[title] = tuple(labels)
+            used_labels.update(labels)
     return options
 
 
-def _goal(product: Product, number: int, written: Mapping[str, Any]) -> Goal:
+def _goal(product: Product, number: int, entry: Mapping[str, Any]) -> Goal:
     name = f"{product.id}:{number}"
-    wish = _clean(written["instruction"]).rstrip(".")
-    options = written["instruction_options"]
+    wish = _clean(entry["instruction"]).rstrip(".")
+    options = entry["instruction_options"]
     values = options.values() if isinstance(options, dict) else options
     return Goal(
         id=name,
         product=product.id,
         wish=wish,
         query=" ".join(significant(wish)),
-        attributes=tuple(_clean(attribute).casefold() for attribute in written["instruction_attributes"]),
+        attributes=tuple(_clean(attribute).casefold() for attribute in entry["instruction_attributes"]),
         options=tuple(_clean(value).replace("/", " | ").casefold() for value in values),
         price_limit=price_limit(product.price, seeding.generator(0, "webshop price limit", name)),
     )
@@ -132,10 +132,10 @@ def _clean(text: str) -> str:
 
 
 def _by_asin(path: Path, parameter: str, original: str) -> dict[str, Any]:
-    found = _json(path)
-    if not isinstance(found, dict):
+    content = _json(path)
+    if not isinstance(content, dict):
         raise ValueError(f"{parameter} must hold an object by asin as {original} does; {path} does not")
-    return found
+    return content
 
 
 def _json(path: Path) -> Any:

@@ -83,14 +83,14 @@ def _goal(product: Product, number: int) -> Goal:
     name = f"{product.id}:{number}"
     generator = seeding.generator(0, "webshop goal", name)
     attributes = _some(product.attributes, ATTRIBUTES_PER_GOAL, generator)
-    chosen = {option: values[int(generator.integers(len(values)))] for option, values in product.options.items()}
-    wanted = f"{', '.join(attributes)} {product.query}"
+    options = {option: values[int(generator.integers(len(values)))] for option, values in product.options.items()}
+    description = f"{', '.join(attributes)} {product.query}"
     return Goal(
         id=name,
         product=product.id,
-        wish=", ".join((f"Find me {wanted}", *(f"{option} {value}" for option, value in chosen.items()))),
-        query=" ".join((*attributes, product.query, *chosen.values())),
+        wish=", ".join((f"Find me {description}", *(f"{option} {value}" for option, value in options.items()))),
+        query=" ".join((*attributes, product.query, *options.values())),
         attributes=attributes,
-        options=tuple(chosen.values()),
+        options=tuple(options.values()),
         price_limit=price_limit(product.price, generator),
     )

@@ -42,8 +42,8 @@ class Page:
 
     def button(self, text: str) -> str | None:
         """The button with this label, in any case; None if the page has no such button."""
-        named = " ".join(text.casefold().split())
-        return next((button for button in self.buttons if button.casefold() == named), None)
+        label = " ".join(text.casefold().split())
+        return next((button for button in self.buttons if button.casefold() == label), None)
 
 
 def show(place: Place, goal: Goal, shop: Shop, style: PageStyle) -> Page:
@@ -64,21 +64,21 @@ def on_page(place: Place, style: PageStyle) -> tuple[str, ...]:
 
 
 def _results(place: Place, shop: Shop, style: PageStyle) -> Page:
-    shown = on_page(place, style)
+    product_ids = on_page(place, style)
     pages = -(-len(place.results) // style.results_per_page)
     moves = [*([PREVIOUS] if place.number > 1 else []), *([NEXT] if place.number < pages else []), BACK_TO_SEARCH]
-    heading = f"Page {place.number} of {pages}" if shown else "Nothing was found."
-    products = [shop.products[name] for name in shown]
+    heading = f"Page {place.number} of {pages}" if product_ids else "Nothing was found."
+    products = [shop.products[name] for name in product_ids]
     lines = [f"[{product.id}] {product.title} {product.price_tag}" for product in products]
-    return Page("\n".join((heading, *lines, _row(moves))), (*shown, *moves))
+    return Page("\n".join((heading, *lines, _row(moves))), (*product_ids, *moves))
 
 
 def _product(place: Place, product: Product, style: PageStyle) -> Page:
     moves = [*([DESCRIPTION, FEATURES] if style.description else []), BUY_NOW, PREVIOUS, BACK_TO_SEARCH]
-    chosen = dict(place.chosen)
+    selected = dict(place.selected_options)
     lines = [f"{product.title} {product.price_tag}"]
     for name, values in product.options.items():
-        heading = f"{name} ({chosen[name]})" if name in chosen else name
+        heading = f"{name} ({selected[name]})" if name in selected else name
         lines.append(f"{heading}: {_row(values)}")
     options = (value for values in product.options.values() for value in values)
     return Page("\n".join((*lines, _row(moves))), (*options, *moves))

@@ -27,15 +27,15 @@ class Place:
     """Number of the current page of results, from 1."""
     product: str = ""
     """Id of the product being viewed."""
-    chosen: tuple[tuple[str, str], ...] = ()
+    selected_options: tuple[tuple[str, str], ...] = ()
     """(name, value) of the chosen options, sorted by name."""
 
     @property
     def state(self) -> str:
         """Name of the place, equal only for equal places."""
         results = seeding.derive(0, "webshop results", *self.results)
-        chosen = ", ".join(f"{name} {value}" for name, value in self.chosen)
-        return f"{self.page} {self.product} ({chosen}) of {results:x}, page {self.number}"
+        options = ", ".join(f"{name} {value}" for name, value in self.selected_options)
+        return f"{self.page} {self.product} ({options}) of {results:x}, page {self.number}"
 
 
 def follow(place: Place, button: str, product: Product | None) -> Place:
@@ -58,12 +58,12 @@ def follow(place: Place, button: str, product: Product | None) -> Place:
     if product is None:
         return replace(place, page="product", product=button)
     name = next(name for name, values in product.options.items() if button in values)
-    return replace(place, chosen=tuple(sorted({**dict(place.chosen), name: button}.items())))
+    return replace(place, selected_options=tuple(sorted({**dict(place.selected_options), name: button}.items())))
 
 
 def _back(place: Place) -> Place:
     if place.page == "results":
         return replace(place, number=place.number - 1)
     if place.page == "product":
-        return replace(place, page="results", product="", chosen=())
+        return replace(place, page="results", product="", selected_options=())
     return replace(place, page="product")

@@ -41,23 +41,23 @@ class PurchaseEvaluation:
     options: int
     price: bool
     type_score: float
-    asked: int
+    requirements: int
     """Number of requirements: attributes, options and the price."""
 
     @property
     def score(self) -> float:
         """The reward, from 0 to 1; exactly 1 when everything is met."""
-        return self.type_score * ((self.attributes + self.options + int(self.price)) / self.asked)
+        return self.type_score * ((self.attributes + self.options + int(self.price)) / self.requirements)
 
 
-def evaluate(product: Product, chosen: Mapping[str, str], goal: Goal, target: Product) -> PurchaseEvaluation:
-    """Evaluation of buying `product` with the options `chosen` (value by name), for a goal that `target` would meet."""
+def evaluate(product: Product, selected: Mapping[str, str], goal: Goal, target: Product) -> PurchaseEvaluation:
+    """Evaluation of buying `product` with `selected` options (value by name), for a goal that `target` would meet."""
     return PurchaseEvaluation(
         attributes=sum(has_attribute(product, attribute) for attribute in goal.attributes),
-        options=sum(any(_is_met(wanted, name, value) for name, value in chosen.items()) for wanted in goal.options),
+        options=sum(any(_is_met(option, name, value) for name, value in selected.items()) for option in goal.options),
         price=is_affordable(product, goal),
         type_score=type_score(product, target),
-        asked=len(goal.attributes) + len(goal.options) + 1,
+        requirements=len(goal.attributes) + len(goal.options) + 1,
     )
 
 
@@ -71,26 +71,27 @@ def is_promising(product: Product, goal: Goal, target: Product) -> bool:
 def needed_options(product: Product, goal: Goal) -> dict[str, str] | None:
     """The product's options, value by name, that a goal asks for; None if the product does not offer them all."""
     choice: dict[str, str] = {}
-    for wanted in goal.options:
+    for option in goal.options:
         offers = [(name, value) for name, values in product.options.items() if name not in choice for value in values]
-        fitting = [offer for offer in offers if _is_met(wanted, *offer)]
+        fitting = [offer for offer in offers if _is_met(option, *offer)]
         if not fitting:
             return None
-        name, value = next((offer for offer in fitting if offer[1] == wanted), fitting[0])
+        name, value = next((offer for offer in fitting if offer[1] == option), fitting[0])
         choice[name] = value
     return choice
 
 
 def type_score(product: Product, target: Product) -> float:
     """Similarity in kind between a product and the wanted one: 0, 0.1, 0.5 or 1."""
-    named = set(target.naming_words)
-    shared = len(named & set(product.naming_words)) / len(named) if named else 0.2  # as WebShop does without a noun
-    if shared == 0:
+    target_words = set(target.naming_words)
+    # Without a noun 0.2, as in WebShop.
+    overlap = len(target_words & set(product.naming_words)) / len(target_words) if target_words else 0.2
+    if overlap == 0:
         return 0.0
-    if shared < 0.1:
+    if overlap < 0.1:
         return 0.1
     categories = len(set(product.category) & set(target.category))
-    is_near = product.query == target.query or categories >= SHARED_CATEGORIES or shared > 0.2
+    is_near = product.query == target.query or categories >= SHARED_CATEGORIES or overlap > 0.2
     return 1.0 if is_near else 0.5
 
 
@@ -106,5 +107,5 @@ def is_affordable(product: Product, goal: Goal) -> bool:
     return goal.price_limit is None or product.price <= goal.price_limit
 
 
-def _is_met(wanted: str, name: str, value: str) -> bool:
-    return value == wanted or (name != EXACT and alike(value, wanted))
+def _is_met(option: str, name: str, value: str) -> bool:
+    return value == option or (name != EXACT and alike(value, option))

@@ -48,10 +48,10 @@ class Shop:
 
     def search(self, query: str) -> tuple[str, ...]:
         """Ids of the best products for a query, best first: at most 50."""
-        asked = words(query)[:LONGEST_QUERY]
-        if not asked:
+        terms = words(query)[:LONGEST_QUERY]
+        if not terms:
             return ()
-        scores = self._index.get_scores(asked)
+        scores = self._index.get_scores(terms)
         results: list[str] = []
         while len(results) < MAXIMUM_RESULTS and scores[best := int(scores.argmax())] > 0:  # on ties the first
             results.append(self._ids[best])
@@ -66,8 +66,8 @@ def split_of(product: str) -> Split:
 
 
 def _in_split(split: Split, goals: Sequence[Goal]) -> tuple[Goal, ...]:
-    found = [goal for goal in goals if split_of(goal.product) == split]
-    return tuple(sorted(found, key=lambda goal: seeding.derive(0, "webshop order", goal.id)))
+    split_goals = [goal for goal in goals if split_of(goal.product) == split]
+    return tuple(sorted(split_goals, key=lambda goal: seeding.derive(0, "webshop order", goal.id)))
 
 
 _building = threading.Lock()
@@ -94,18 +94,18 @@ def shop_from_files(catalogue: Path, goals: Path, attributes: Path | None, count
 @functools.cache
 def _shop_from_files(catalogue: Path, goals: Path, attributes: Path | None, count: int | None) -> Shop:
     products = read_products(catalogue, attributes, count)
-    wanted = read_goals(goals, products)
+    shop_goals = read_goals(goals, products)
     name = f"files-{_digest([path for path in (catalogue, goals, attributes) if path is not None])}"
-    return Shop(name if count is None else f"{name}-{count}", products, wanted)
+    return Shop(name if count is None else f"{name}-{count}", products, shop_goals)
 
 
 def _digest(paths: Sequence[Path]) -> str:
     """Digest of the content of the files, in this order."""
-    found = []
+    digests = []
     for path in paths:
         with path.open("rb") as file:
-            found.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return hashlib.sha256(" ".join(found).encode()).hexdigest()[:12]
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:12]
 
 
 def _indexed(product: Product) -> str:

@@ -24,11 +24,11 @@ INSIGNIFICANT = frozenset(
 
 def significant(text: str) -> list[str]:
     """Distinct words of a text that describe a product: of two characters or more, no number, not `INSIGNIFICANT`."""
-    kept = (word for word in words(text) if len(word) > 1 and not word.isdigit() and word not in INSIGNIFICANT)
-    return list(dict.fromkeys(kept))
+    candidates = (word for word in words(text) if len(word) > 1 and not word.isdigit() and word not in INSIGNIFICANT)
+    return list(dict.fromkeys(candidates))
 
 
 def holds(text: str, phrase: str) -> bool:
     """Whether a text contains a phrase as whole words. False for an empty phrase."""
-    wanted = " ".join(words(phrase))
-    return wanted != "" and f" {wanted} " in f" {' '.join(words(text))} "
+    normal_phrase = " ".join(words(phrase))
+    return normal_phrase != "" and f" {normal_phrase} " in f" {' '.join(words(text))} "

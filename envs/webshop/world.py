@@ -90,7 +90,7 @@ class WebShop(World):
         Tags: `department`, and `options`, the number of options wanted.
         """
         goals = self._attainable(split)
-        found: list[Task] = []
+        tasks: list[Task] = []
         for number in range(count):
             goal = next(goals, None)
             if goal is None:
@@ -98,8 +98,8 @@ class WebShop(World):
                     f"count must be at most {number} for the {split} split of this shop under {self.limits.turns} "
                     f"turns and {self.style.results_per_page} results per page; found {count}: ask for fewer tasks"
                 )
-            found.append(self._task(goal, split))
-        return found
+            tasks.append(self._task(goal, split))
+        return tasks
 
     def make(self, task: Task, seed: int) -> ShopEnvironment:
         """Environment for a task; nothing in it is random. Raises ValueError for a task of another shop."""

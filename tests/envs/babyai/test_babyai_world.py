@@ -380,7 +380,7 @@ def test_a_bot_that_goes_in_circles_is_stopped_and_another_begins(monkeypatch: p
         first = bot.next_action(None)
         drawn.step(first)
         assert bot.next_action(first) == Actions.done
-        assert bot.stack.added > adviser.MOST_PLANS
+        assert bot.stack.additions > adviser.MOST_PLANS
         advised = Adviser("UnlockToUnlock", 4).advise([first])
         assert advised is not None and advised.action != Actions.done
     finally:

@@ -12,7 +12,7 @@ from corridor_server import SCHEMA, CorridorServer
 from envs.openenv import OpenEnv
 from envs.openenv.actions import action_form
 from envs.openenv.episode import OpenEnvEpisode, Reading
-from envs.openenv.sessions import OpenEnvFault, _fault, _played
+from envs.openenv.sessions import OpenEnvFault, _fault, _read_reply
 from tests.envs.agentgym.agentgym_servers import served
 from turnwise.world import ContractError, Remaining
 
@@ -223,18 +223,18 @@ INVALID = {
 
 
 def test_replies_of_the_package_are_read() -> None:
-    played = _played({"observation": {"x": 0, "y": 0, "message": "Keep going..."}, "reward": -0.1, "done": False})
+    played = _read_reply({"observation": {"x": 0, "y": 0, "message": "Keep going..."}, "reward": -0.1, "done": False})
     assert (READING.text(played.observation), played.reward) == ("x: 0\ny: 0\nmessage: Keep going...", -0.1)
-    assert _played({"observation": {}, "reward": None, "done": True}).reward == 0.0
+    assert _read_reply({"observation": {}, "reward": None, "done": True}).reward == 0.0
     assert READING.text({}) == "The environment says nothing."
     assert (READING.text(SAID), READING.text(UNKNOWN)) == ("hi", "Unknown tool: 'nope'")
     with pytest.raises(OpenEnvFault, match="a tool must answer"):
         READING.text({"tool_name": "slow", "error": {"error_type": "timeout", "message": "timed out"}})
     for wrong in ({"observation": []}, {"observation": {}, "done": 1}):
         with pytest.raises(OpenEnvFault, match="must"):
-            _played(wrong)
+            _read_reply(wrong)
     with pytest.raises(ContractError, match="the reward of a server's reply must be a number; found 'high'"):
-        _played({"observation": {}, "reward": "high"})
+        _read_reply({"observation": {}, "reward": "high"})
     fault = _fault("step", INVALID)
     assert (fault.code, fault.fields) == ("VALIDATION_ERROR", {"action"})
     assert str(fault) == "step failed with VALIDATION_ERROR: action: Input should be 'UP' or 'DOWN'"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.sciworld import SciWorld
-from envs.sciworld.episode import reached
+from envs.sciworld.episode import played_prefix
 from envs.sciworld.variations import COUNTS, numbers
 from envs.sciworld.world import SHORT
 
@@ -26,13 +26,13 @@ def test_missing_java_is_missed_by_who_plays_and_not_by_who_reads(monkeypatch: p
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), st.lists(st.sampled_from("abc"), max_size=12))
 def test_a_path_is_taken_up_behind_what_was_played_of_it(path: list[str], detours: list[str]) -> None:
-    place = reached(path, [])
+    place = played_prefix(path, [])
     assert place == 0
     for length in range(len(path)):
-        assert reached(path, path[:length]) == length
-    assert reached(path, path) == 0
-    after = reached(path, detours)
-    assert reached(path, [*detours, path[after]]) == (after + 1) % len(path)
+        assert played_prefix(path, path[:length]) == length
+    assert played_prefix(path, path) == 0
+    after = played_prefix(path, detours)
+    assert played_prefix(path, [*detours, path[after]]) == (after + 1) % len(path)
 
 
 def test_the_default_types_are_known() -> None:

@@ -44,7 +44,7 @@ def test_no_more_clients_are_remembered_than_a_number() -> None:
     rates = RequestRates(1.0, Clock())
     for number in range(MOST_CLIENTS + 5):
         rates.seconds_until_allowed(str(number))
-    assert len(rates._left) == MOST_CLIENTS
+    assert len(rates._tokens) == MOST_CLIENTS
     assert rates.seconds_until_allowed(str(MOST_CLIENTS + 4)) == 1.0
 
 
@@ -124,4 +124,4 @@ def test_the_openapi_document_says_the_limits() -> None:
     assert "At most 100 episodes and 2048 connections may be open" in described
     assert "Each client, known by its address, has at most 64 open episodes and 50 requests per second." in described
     assert "answered 429" in described
-    assert "Each client" not in ServiceLimits().described
+    assert "Each client" not in ServiceLimits().description

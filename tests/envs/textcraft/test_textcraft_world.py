@@ -18,7 +18,7 @@ FULL = Remaining(20, 1, 20)
 
 def environment_for(goal: str, wanted: int = 1, distractors: int = 0) -> CraftingEnvironment:
     problem = CraftingProblem(goal, wanted, 0)
-    environment = CraftingEnvironment(problem, problem.listed(distractors))
+    environment = CraftingEnvironment(problem, problem.recipe_list(distractors))
     environment.reset()
     return environment
 
@@ -92,7 +92,7 @@ def test_a_split_has_all_of_its_goals_before_any_comes_again() -> None:
 
 
 def test_a_goal_that_comes_again_has_other_distractors() -> None:
-    shown = [{recipe.product for recipe in CraftingProblem("torch", 1, number).listed(10)} for number in range(4)]
+    shown = [{recipe.product for recipe in CraftingProblem("torch", 1, number).recipe_list(10)} for number in range(4)]
     needed = {"torch", "stick", "oak planks"}
     assert all(needed <= products and len(products) == 13 for products in shown)
     assert len({frozenset(products) for products in shown}) == 4
@@ -100,7 +100,7 @@ def test_a_goal_that_comes_again_has_other_distractors() -> None:
 
 def test_the_list_is_the_tree_and_distractors_and_a_longer_one_holds_a_shorter_one() -> None:
     problem = CraftingProblem("wooden hoe", 1, 0)
-    listed = {count: set(problem.listed(count)) for count in (0, 4, 9)}
+    listed = {count: set(problem.recipe_list(count)) for count in (0, 4, 9)}
     assert listed[0] == set(tree("wooden hoe"))
     assert listed[0] < listed[4] < listed[9]
     assert [len(listed[count]) for count in (0, 4, 9)] == [3, 7, 12]

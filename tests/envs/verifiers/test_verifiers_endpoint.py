@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envs.verifiers.endpoint import Request, assistant_message, forget, opened
+from envs.verifiers.endpoint import Request, assistant_message, forget, open_exchange
 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {}}}]
 
@@ -24,12 +24,12 @@ def asked(url: str, messages: list[dict[str, str]], tools: list[dict[str, Any]])
 
 
 def test_a_request_waits_for_the_action_and_is_answered_with_it() -> None:
-    exchange = opened()
+    exchange = open_exchange()
     replies: list[Mapping[str, Any]] = []
     messages = [{"role": "user", "content": "2 + 2?"}]
     rollout = threading.Thread(target=lambda: replies.append(asked(exchange.url, messages, TOOLS)))
     rollout.start()
-    assert exchange.arrived.get(timeout=60) == Request(messages, TOOLS)
+    assert exchange.messages.get(timeout=60) == Request(messages, TOOLS)
     assert not replies
     exchange.replies.put("4")
     rollout.join(60)
@@ -39,7 +39,7 @@ def test_a_request_waits_for_the_action_and_is_answered_with_it() -> None:
 
 
 def test_a_closed_episode_refuses_the_request_that_waits_and_those_that_come() -> None:
-    exchange = opened()
+    exchange = open_exchange()
     refused: list[int] = []
 
     def ask() -> None:
@@ -49,7 +49,7 @@ def test_a_closed_episode_refuses_the_request_that_waits_and_those_that_come() -
 
     waiting = threading.Thread(target=ask)
     waiting.start()
-    exchange.arrived.get(timeout=60)
+    exchange.messages.get(timeout=60)
     forget(exchange)
     waiting.join(60)
     ask()
