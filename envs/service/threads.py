@@ -59,7 +59,7 @@ class ThreadHome:
         """A new environment on a new thread. Raises WorldFailure."""
         thread = EnvironmentThread(lambda: ValidatedEnvironment(self._world.make(task, seed), task), _failure)
         try:
-            await asyncio.wrap_future(thread.made)
+            await asyncio.wrap_future(thread.creation)
         except BaseException:
             thread.close()  # in case the environment is made after all, once nobody waits for it
             raise

@@ -90,15 +90,15 @@ class ToolEpisode(Environment):
 def _arguments(text: str, tool: Tool) -> dict[str, Any] | str:
     """The arguments of a call, or why they are none: a JSON object, or plain text for a tool that takes one text."""
     properties = tool.arguments.get("properties", {})
-    texts = [name for name, told in properties.items() if told.get("type") == "string"]
+    texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
     try:
-        found = json.loads(text) if text.strip() else {}
-        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON, but cannot be sent
+        arguments = json.loads(text) if text.strip() else {}
+        json.dumps(arguments, ensure_ascii=False).encode()  # half a surrogate pair is valid JSON, but cannot be sent
     except (ValueError, RecursionError):
-        found = text
-    if not isinstance(found, dict) and len(properties) == 1 and texts:
-        found = {texts[0]: text}
-    if not isinstance(found, dict):
+        arguments = text
+    if not isinstance(arguments, dict) and len(properties) == 1 and texts:
+        arguments = {texts[0]: text}
+    if not isinstance(arguments, dict):
         return f"The arguments of {tool.name} must be a JSON object with {', '.join(properties) or 'nothing in it'}."
-    mistakes = sorted(Draft202012Validator(tool.arguments).iter_errors(found), key=lambda each: str(each.json_path))
-    return f"{tool.name} does not take these arguments: {mistakes[0].message}." if mistakes else found
+    mistakes = sorted(Draft202012Validator(tool.arguments).iter_errors(arguments), key=lambda each: str(each.json_path))
+    return f"{tool.name} does not take these arguments: {mistakes[0].message}." if mistakes else arguments

@@ -57,16 +57,16 @@ def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, s
     Trajectories are sorted by (group, replica). The groups of turn 1 use the worlds that
     `turnwise.agent.sampling.independent` would give them with the same seed.
     """
-    of_worlds = worlds_seed(seed)
+    world_seed = worlds_seed(seed)
     trunks = play(independent(tasks, 1, seed), seed=seed, what="sampling trunks")
 
     def branches(rules: EpisodeConfig) -> list[Episode]:
-        others = [episode for episode in make_episodes(rules, tasks, group_size, of_worlds) if episode.replica > 0]
-        return [*others, *_continuations(rules, trunks.trajectories, len(tasks), group_size, of_worlds)]
+        others = [episode for episode in make_episodes(rules, tasks, group_size, world_seed) if episode.replica > 0]
+        return [*others, *_continuations(rules, trunks.trajectories, len(tasks), group_size, world_seed)]
 
-    played = _with_branches(play, trunks, branches, seed)
-    played.trajectories = [trained_at(each, turn_of(each.group, len(tasks))) for each in played.trajectories]
-    return played
+    rollout = _with_branches(play, trunks, branches, seed)
+    rollout.trajectories = [trained_at(each, turn_of(each.group, len(tasks))) for each in rollout.trajectories]
+    return rollout
 
 
 def play_trees(play: PlayEpisodes, tasks: Sequence[Task], trees: int, branches: int, seed: int) -> RolloutResult:
@@ -75,39 +75,42 @@ def play_trees(play: PlayEpisodes, tasks: Sequence[Task], trees: int, branches: 
     Replica number t x branches + b is branch b of tree t; branch 0 is the trunk. Trajectories are sorted by (group,
     replica).
     """
-    of_worlds = worlds_seed(seed)
+    world_seed = worlds_seed(seed)
     trunks = play(independent(tasks, trees, seed), seed=seed, what="sampling trunks")
-    grown = {(trunk.group, trunk.replica * branches): trunk for trunk in trunks.trajectories}
+    trunk_by_tree = {(trunk.group, trunk.replica * branches): trunk for trunk in trunks.trajectories}
 
     def continuations(rules: EpisodeConfig) -> list[Episode]:
         return [
             Continuation(rules, point, group, first + 1 + number)
-            for (group, first), trunk in sorted(grown.items())
-            for number, point in enumerate(_drawn_points(trunk, branches - 1, of_worlds, seed))
+            for (group, first), trunk in sorted(trunk_by_tree.items())
+            for number, point in enumerate(_draw_points(trunk, branches - 1, world_seed, seed))
         ]
 
-    trunks.trajectories = [replace(trunk, replica=replica) for (_, replica), trunk in grown.items()]
+    trunks.trajectories = [replace(trunk, replica=replica) for (_, replica), trunk in trunk_by_tree.items()]
     trunks.lost = [replace(episode, replica=episode.replica * branches) for episode in trunks.lost]
-    played = _with_branches(play, trunks, continuations, seed)
-    played.trajectories = [
-        _trained_as(grown[each.group, each.replica // branches * branches], each) for each in played.trajectories
+    rollout = _with_branches(play, trunks, continuations, seed)
+    rollout.trajectories = [
+        _trained_as(trunk_by_tree[each.group, each.replica // branches * branches], each)
+        for each in rollout.trajectories
     ]
-    return played
+    return rollout
 
 
 def _with_branches(play: PlayEpisodes, trunks: RolloutResult, make: MakeEpisodes, seed: int) -> RolloutResult:
     """The trunks and the branches that `make` makes, which are played now, by group and replica."""
     # One call for all branches: what the engine draws depends on which episodes run together.
-    branched = play(make, seed=seeding.derive(seed, "branches"), what="branching", most_at_once=MOST_EPISODES_AT_ONCE)
+    branch_rollout = play(
+        make, seed=seeding.derive(seed, "branches"), what="branching", most_at_once=MOST_EPISODES_AT_ONCE
+    )
     place = attrgetter("group", "replica")
     return RolloutResult(
-        sorted([*trunks.trajectories, *branched.trajectories], key=place),
-        sorted([*trunks.lost, *branched.lost], key=place),
-        {name: trunks.seconds[name] + branched.seconds[name] for name in trunks.seconds},
+        sorted([*trunks.trajectories, *branch_rollout.trajectories], key=place),
+        sorted([*trunks.lost, *branch_rollout.lost], key=place),
+        {name: trunks.seconds[name] + branch_rollout.seconds[name] for name in trunks.seconds},
     )
 
 
-def _drawn_points(trunk: Trajectory, count: int, world_seed: int, seed: int) -> list[Point]:
+def _draw_points(trunk: Trajectory, count: int, world_seed: int, seed: int) -> list[Point]:
     """`count` points of a trunk, drawn uniformly and with replacement, in the order of their turns.
 
     None of a trunk without a turn: nothing can go on from one.
@@ -128,9 +131,9 @@ def _trained_as(trunk: Trajectory, branch: Trajectory) -> Trajectory:
 
 
 def _is_replayed(pair: tuple[Turn, Turn]) -> bool:
-    turn, of_trunk = pair
+    turn, trunk_turn = pair
     # A reward of the user's own may pay a turn by what came later, which differs between branches.
-    return replace(turn, trained=of_trunk.trained, rewards=of_trunk.rewards) == of_trunk
+    return replace(turn, trained=trunk_turn.trained, rewards=trunk_turn.rewards) == trunk_turn
 
 
 def _continuations(

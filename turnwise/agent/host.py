@@ -56,7 +56,7 @@ class _EnvironmentHere:
 
     def __init__(self, make: Callable[[], Environment]) -> None:
         self._environment: list[Environment] = []
-        self.made = self._answer(lambda: self._environment.append(make()))
+        self.creation = self._answer(lambda: self._environment.append(make()))
 
     def call(self, work: Callable[[Environment], Any]) -> Future[Any]:
         return self._answer(lambda: work(self._environment[0]))
@@ -80,7 +80,7 @@ class Host:
 
     def __init__(self, world: World, task: Task, seed: int, patience: RetryPolicy) -> None:
         self._world, self._task, self._seed, self._patience = world, task, seed, patience
-        self._played: list[tuple[str, Step]] = []
+        self._history: list[tuple[str, Step]] = []
         self._first: Observation | None = None
         self._attempts = 0
         self._pending: tuple[tuple[str, ...], Future[Any]] | None = None
@@ -105,7 +105,7 @@ class Host:
         actions, answer = self._pending
         self._pending = None
         steps = self._persist(lambda: self._await(answer), lambda: self._call(partial(_play, actions)))
-        self._played += list(zip(actions, steps, strict=False))
+        self._history += list(zip(actions, steps, strict=False))
         return steps
 
     def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
@@ -130,7 +130,7 @@ class Host:
     def _open(self) -> Observation:
         run = EnvironmentThread if self._world.blocks else _EnvironmentHere
         self._runner = run(lambda: ValidatedEnvironment(self._world.make(self._task, self._seed), self._task))
-        self._await(self._runner.made)
+        self._await(self._runner.creation)
         return self._call(methodcaller("reset"))
 
     def _replay(self) -> None:
@@ -140,7 +140,7 @@ class Host:
         """
         if self._open() != self._first:
             raise RuntimeError("a fresh environment with the same task and seed gave another first observation")
-        for action, before in self._played:
+        for action, before in self._history:
             if self._call(methodcaller("step", action)) != before:
                 raise RuntimeError(f"replaying {action!r} on a fresh environment gave another result")
 
@@ -162,8 +162,8 @@ class Host:
             raise RuntimeError(f"the world raised {type(error).__name__}: {error}") from error
         return answer.result()
 
-    def _persist(self, first: Callable[[], Answer], again: Callable[[], Answer]) -> Answer:
-        """The result of `first`; after a fault, of `again` on a fresh environment replayed to the same state.
+    def _persist(self, first: Callable[[], Answer], retry: Callable[[], Answer]) -> Answer:
+        """The result of `first`; after a fault, of `retry` on a fresh environment replayed to the same state.
 
         Raises WorldLost when the retries are used up, and ContractError at once.
         """
@@ -174,7 +174,7 @@ class Host:
                     return first()
                 if self._first is not None:
                     self._replay()
-                return again()
+                return retry()
             except ContractError:  # a mistake in the world, which another attempt would repeat
                 self.close()
                 raise

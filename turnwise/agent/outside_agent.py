@@ -333,14 +333,14 @@ class Recorder:
             },
         }
 
-    def reward(self, group: str, name: str, posted: Mapping[str, Any]) -> dict[str, Any]:
+    def reward(self, group: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """End an episode with its rewards."""
-        if unread := posted.keys() - {"reward", "rewards", "turns"}:
+        if unread := body.keys() - {"reward", "rewards", "turns"}:
             raise Refused(f"a reward has the keys reward, or rewards and turns; found {', '.join(sorted(unread))}")
-        if "reward" in posted and posted.get("rewards"):
+        if "reward" in body and body.get("rewards"):
             raise Refused("an episode must get reward or rewards; found both: name the one among the others")
-        rewards = {"reward": posted["reward"]} if "reward" in posted else posted.get("rewards") or {}
-        turns = posted.get("turns") or []
+        rewards = {"reward": body["reward"]} if "reward" in body else body.get("rewards") or {}
+        turns = body.get("turns") or []
         if not isinstance(turns, list) or not all(isinstance(each, dict) for each in (rewards, *turns)):
             raise Refused("rewards must be numbers by name, and turns a list of such, one per reply")
         for where, value in [item for each in (rewards, *turns) for item in each.items()]:

@@ -297,11 +297,11 @@ def _read(path: Path, columns: Sequence[str]) -> pa.Table:
 
 def _turn(row: Mapping[str, Any], per_token: Iterable[tuple[Any, ...]]) -> Turn:
     """A turn, whose fields a row has, but for those per token, which are in the order of `PER_TOKEN`."""
-    read: dict[str, Any] = {**row, **dict(zip(PER_TOKEN, per_token, strict=True))}
-    del read["trajectory"], read["turn"]
-    read |= {"kind": TurnKind(row["kind"]), "actions": tuple(row["actions"])}
-    read |= {"rewards": dict(row["rewards"]), "metrics": dict(row["metrics"])}
-    return Turn(**read)
+    fields: dict[str, Any] = {**row, **dict(zip(PER_TOKEN, per_token, strict=True))}
+    del fields["trajectory"], fields["turn"]
+    fields |= {"kind": TurnKind(row["kind"]), "actions": tuple(row["actions"])}
+    fields |= {"rewards": dict(row["rewards"]), "metrics": dict(row["metrics"])}
+    return Turn(**fields)
 
 
 def _trajectory(row: Mapping[str, Any], turns: tuple[Turn, ...]) -> Trajectory:

@@ -63,24 +63,25 @@ class Display(Observer):
         console: Console,
         expected: Stages,
         processes: int = 1,
-        reached: Callable[[float], None] = lambda share: None,
+        report_share: Callable[[float], None] = lambda share: None,
         log: Callable[[str], None] = lambda line: None,
-        of_model: Mapping[str, float] = NOTHING,
+        policy_seconds: Mapping[str, float] = NOTHING,
         recorded: Stages = NONE,
     ) -> None:
         """Show the `expected` calls of stages as they return.
 
-        They are shared by `processes`; the others report through `worker` and `finished`. `reached` is told the share
-        that is done after each of them, and `log` gets the lines of a log, both also from other threads. `of_model` has
-        the seconds that the policy's size adds to a call of each kind. Of the `recorded` ones nothing will be computed.
+        They are shared by `processes`; the others report through `worker` and `finished`. `report_share` is told the
+        share that is done after each of them, and `log` gets the lines of a log, both also from other threads.
+        `policy_seconds` has the seconds that the policy's size adds to a call of each kind. Of the `recorded` ones
+        nothing will be computed.
         """
         self.computed = 0
         self.found = 0
         self.computed_artifacts: set[Reference] = set()
         """All artifacts that were computed now, even if they had been computed before."""
         self._console, self._processes = console, processes
-        self._left = WorkLeft(expected, of_model, recorded)
-        self._reached, self._log = reached, log
+        self._left = WorkLeft(expected, policy_seconds, recorded)
+        self._report_share, self._log = report_share, log
         self._by_workers: set[tuple[str, str]] = set()
         self._views: dict[str, WorkerView] = {}
         self._lock = threading.Lock()
@@ -114,7 +115,7 @@ class Display(Observer):
             if process != THIS_PROCESS:
                 self._by_workers.add((call.stage, call.label))
             share = self._count(call, process)
-        self._reached(share)
+        self._report_share(share)
 
     def expect_less(self, stages: Stages) -> None:
         """Some calls that were expected will not be made, as after an early end of a run."""

@@ -28,7 +28,7 @@ class EnvironmentThread:
         failure: Callable[[BaseException], BaseException] = lambda error: error,
     ) -> None:
         """`failure` turns what the world has raised into what its caller gets."""
-        self.made: Future[None] = running_future()
+        self.creation: Future[None] = running_future()
         self._failure = failure
         self._calls: queue.SimpleQueue[tuple[Callable[[Environment], Any], Future[Any]]] = queue.SimpleQueue()
         self._closed: Future[None] = running_future()
@@ -49,9 +49,9 @@ class EnvironmentThread:
         try:
             environment = make()
         except BaseException as error:  # boundary to the world's code: whatever it raises, also below, is its failure
-            self.made.set_exception(self._failure(error))
+            self.creation.set_exception(self._failure(error))
             return
-        self.made.set_result(None)
+        self.creation.set_result(None)
         while not self._closed.done():
             work, answer = self._calls.get()
             try:
