@@ -52,7 +52,7 @@ def test_a_chain_of_updates_is_told_once_and_nothing_twice(store: Store, policie
     assert [each["parameters"]["iteration"] for each in tree.earlier] == [2, 1]
     # The rollout was sampled by the policy before, which is part of the chain: its inputs are not listed again.
     sampled_by = next(each for each in rollout.inputs if each.reference.kind == "policy")
-    assert (sampled_by.reference, sampled_by.told_elsewhere, sampled_by.inputs) == (policies[2], True, [])
+    assert (sampled_by.reference, sampled_by.expanded_elsewhere, sampled_by.inputs) == (policies[2], True, [])
     told = lines(tree)
     assert told[0] == f"0 policy/{policies[-1].digest[:12]} (update, iteration 3)"
     assert sum("task_set/" in line and "see there" not in line for line in told) == 1

@@ -102,14 +102,14 @@ class Store:
         """
         with pruning.shared(self._path(reference)):
             self._require_intact(reference)
-            if gone := self._absent(reference, needed):
-                raise not_made_again(reference, gone)
+            if absent := self._absent(reference, needed):
+                raise not_made_again(reference, absent)
         return self._path(reference)
 
     def references(self, kind: str = "*", beginning: str = "") -> list[Reference]:
         """The artifacts of a kind whose digests begin so, sorted; by default all that the store holds."""
-        found = (path.parent for path in self.root.glob(f"{kind}/{beginning}*/{MANIFEST}"))
-        names = sorted((path.parent.name, path.name) for path in found if not path.parent.name.startswith("."))
+        folders = (path.parent for path in self.root.glob(f"{kind}/{beginning}*/{MANIFEST}"))
+        names = sorted((path.parent.name, path.name) for path in folders if not path.parent.name.startswith("."))
         return [Reference(kind=kind, digest=digest) for kind, digest in names if DIGEST.fullmatch(digest)]
 
     def pruned(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> list[str]:
@@ -140,8 +140,8 @@ class Store:
 
     def _remove(self, reference: Reference, files: Sequence[str]) -> int:
         """Remove the files that match these patterns from the artifact's folder, which is locked; the bytes freed."""
-        folder, named = self._path(reference), self.manifest(reference).files
-        names = [name for name in matching(named, files) if (folder / name).exists()]
+        folder, entries = self._path(reference), self.manifest(reference).files
+        names = [name for name in matching(entries, files) if (folder / name).exists()]
         if not names:
             return 0
         intact = self._verified.vouches_for(reference, state_of(folder))
@@ -152,13 +152,13 @@ class Store:
             (folder / name).unlink()
         if intact:
             self._verified.add(reference, state_of(folder), self._draft_path())
-        return sum(named[name].bytes for name in names)
+        return sum(entries[name].bytes for name in names)
 
     def _record_absent(self, reference: Reference, names: Iterable[str]) -> None:
         """Note that these files, too, are not in the artifact's folder."""
         record = self._beside(reference, PRUNED)
-        gone = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
-        write_note(record, gone.model_dump(mode="json"), self._draft_path())
+        pruned_files = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
+        write_note(record, pruned_files.model_dump(mode="json"), self._draft_path())
 
     @contextmanager
     def restoring(self, reference: Reference, files: Collection[str]) -> Iterator[None]:
@@ -187,9 +187,9 @@ class Store:
         state = state_of(self._path(reference))
         manifest = self.manifest(reference)
         folder = self._path(reference)
-        found = {file.name for file in state} - {MANIFEST}
-        pruned = pruning.recorded_in(self._beside(reference, PRUNED)) - found
-        for name in sorted((found | pruned) ^ set(manifest.files)):
+        present = {file.name for file in state} - {MANIFEST}
+        pruned = pruning.recorded_in(self._beside(reference, PRUNED)) - present
+        for name in sorted((present | pruned) ^ set(manifest.files)):
             what = "is missing" if name in manifest.files else "does not belong to it"
             raise damaged(reference, folder, f"the file {name} {what}")
         for name, entry in manifest.files.items():

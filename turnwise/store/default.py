@@ -31,14 +31,14 @@ def use_storage(url: str, cache_gigabytes: float | None) -> None:
     """
     if os.environ.get(URL_VARIABLE, "") != _set_here.get(URL_VARIABLE, ""):
         return
-    chosen = {URL_VARIABLE: url} if url else {}
+    variables = {URL_VARIABLE: url} if url else {}
     if url and cache_gigabytes is not None:
-        chosen[CACHE_VARIABLE] = repr(cache_gigabytes)
-    for name in _set_here.keys() - chosen.keys():
+        variables[CACHE_VARIABLE] = repr(cache_gigabytes)
+    for name in _set_here.keys() - variables.keys():
         os.environ.pop(name, None)
-    os.environ.update(chosen)
+    os.environ.update(variables)
     _set_here.clear()
-    _set_here.update(chosen)
+    _set_here.update(variables)
 
 
 def default_store() -> Store:

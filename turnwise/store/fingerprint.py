@@ -226,7 +226,7 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
                 "on the path: install its package, or run from the folder that holds it",
                 "TW-plugin-import",
             )
-    found: dict[str, _Source] = {}
+    sources: dict[str, _Source] = {}
     waiting: list[Wanted] = [(name, EVERYTHING) for name in names]
     seen: set[Wanted] = set()
     while waiting:
@@ -252,11 +252,11 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
                 continue
         elif name != EVERYTHING:
             waiting.append((f"{module}.{name}", EVERYTHING))
-        if source is not None and module not in found:
-            found[module] = source
+        if source is not None and module not in sources:
+            sources[module] = source
             waiting.extend(source.imports)
     _remember()
-    return tuple(found[name] for name in sorted(found))
+    return tuple(sources[name] for name in sorted(sources))
 
 
 def _is_looked_through(package: str) -> bool:
@@ -279,10 +279,10 @@ def _read(name: str) -> _Source | None:
         return None
     path = Path(spec.origin)
     state = _state(path)
-    if (known := _remembered().get(f"{name} {path}")) is not None and known[0] == list(state or ()):
-        imports = tuple((module, imported) for module, imported in known[3])
-        gathered = None if known[4] is None else {each: (module, old) for each, (module, old) in known[4].items()}
-        return _Source(name, path, state, known[1], known[2], imports, gathered)
+    if (entry := _remembered().get(f"{name} {path}")) is not None and entry[0] == list(state or ()):
+        imports = tuple((module, imported) for module, imported in entry[3])
+        gathered = None if entry[4] is None else {each: (module, old) for each, (module, old) in entry[4].items()}
+        return _Source(name, path, state, entry[1], entry[2], imports, gathered)
     tree = _parsed(path)
     is_package = spec.submodule_search_locations is not None
     imports = (*_imports(tree, name if is_package else name.rpartition(".")[0]), *_attributes(tree))
@@ -314,9 +314,9 @@ def _remembered() -> dict[str, list[Any]]:
     if path is None or not path.is_file():
         return {}
     with suppress(ValueError):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["by"] == _reader():
-            return kept["sources"]
+        memory = json.loads(path.read_text(encoding="utf-8"))
+        if memory["by"] == _reader():
+            return memory["sources"]
     return {}
 
 

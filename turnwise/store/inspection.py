@@ -79,8 +79,8 @@ def inspect_notes(store: Store) -> Inspected:
         is_clock = path.name.endswith(".clock.json")
         if (why := damage(path, Clock if is_clock else Lineage)) is not None:
             damaged.append(f"{path} cannot be read: {why}")
-        of_artifact = path if is_clock else path.parent
-        owner = Reference(kind=of_artifact.parent.name, digest=of_artifact.name.partition(".")[0])
+        artifact_path = path if is_clock else path.parent
+        owner = Reference(kind=artifact_path.parent.name, digest=artifact_path.name.partition(".")[0])
         if owner not in present:
             left_over.append(str(path))
     mended_by = "delete the file: the stage writes it when it is computed again, and nothing needs it before"
@@ -97,12 +97,12 @@ def inspect_database(part: str, path: Path, mended_by: str) -> Inspected:
     progress.report(part, 0, 1)
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE_SECONDS)
     try:
-        found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)")]
+        problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)")]
     except sqlite3.Error as error:
-        found = [str(error)]
+        problems = [str(error)]
     finally:
         connection.close()
-    return Inspected(part, mended_by, 1, [f"{path}: {what}" for what in found if what != "ok"])
+    return Inspected(part, mended_by, 1, [f"{path}: {what}" for what in problems if what != "ok"])
 
 
 def _kinds(store: Store) -> Iterator[Path]:
@@ -139,25 +139,25 @@ def inspect_place(place: SharedPlace) -> Inspected:
 
     Raises as `SharedPlace` does.
     """
-    held = place.sizes("")
-    references = references_among(held)
+    sizes = place.sizes("")
+    references = references_among(sizes)
     damaged: list[str] = []
     known = {MARKER}
     for number, reference in enumerate(references):
         progress.report("shared store", number, len(references))
-        notes = notes_among(reference, held)
+        notes = notes_among(reference, sizes)
         content = place.read(notes)
         known.update(notes)
-        known.update(name for name in held if name.startswith(f"{STORE}/{reference}/"))
-        damaged += _damaged(place, reference, held, content)
-    left = [name for name in held if name not in known and not name.startswith(f"{RESULTS}/")]
-    of_turnwise = [f"{place.url}/{name}" for name in left if name.startswith(f"{STORE}/")]
+        known.update(name for name in sizes if name.startswith(f"{STORE}/{reference}/"))
+        damaged += _damaged(place, reference, sizes, content)
+    unknown = [name for name in sizes if name not in known and not name.startswith(f"{RESULTS}/")]
+    left_over = [f"{place.url}/{name}" for name in unknown if name.startswith(f"{STORE}/")]
     mended_by = "running the experiment again on a machine that lacks it computes it again and replaces it"
-    return Inspected("shared store", mended_by, len(references), damaged, of_turnwise)
+    return Inspected("shared store", mended_by, len(references), damaged, left_over)
 
 
 def _damaged(
-    place: SharedPlace, reference: Reference, held: Mapping[str, int], content: Mapping[str, bytes]
+    place: SharedPlace, reference: Reference, sizes: Mapping[str, int], content: Mapping[str, bytes]
 ) -> Iterator[str]:
     """A sentence for everything that is damaged of one artifact."""
     for name, text in content.items():
@@ -172,12 +172,12 @@ def _damaged(
     except ValueError:
         yield f"{place.url}/{name_of(reference, MANIFEST)} is not the manifest of {reference}"
         return
-    gone = pruned_in(content.get(name_of_note(reference, PRUNED), b""))
+    pruned = pruned_in(content.get(name_of_note(reference, PRUNED), b""))
     for file, entry in manifest.files.items():
         name = name_of(reference, file)
-        if name not in held and file in gone:
+        if name not in sizes and file in pruned:
             continue
-        if held.get(name) != entry.bytes or not _is_whole(place, name, entry):
+        if sizes.get(name) != entry.bytes or not _is_whole(place, name, entry):
             yield f"{place.url}/{name} is missing or not what was written"
 
 

@@ -100,14 +100,14 @@ def describe(draft: Draft) -> Manifest:
             that is not finite.
     """
     files = {}
-    for name, found in sorted(files_below(draft.folder), key=lambda file: file[0]):
-        if not found.is_file(follow_symlinks=False) or name == MANIFEST:
+    for name, entry in sorted(files_below(draft.folder), key=lambda file: file[0]):
+        if not entry.is_file(follow_symlinks=False) or name == MANIFEST:
             raise ArtifactError(
                 f"an artifact holds plain files, and {MANIFEST} is written by the store; the {draft.kind} has {name}: "
                 "copy what a link points to, or choose another name",
                 "TW-artifact-content",
             )
-        files[name] = _entry(found.path)
+        files[name] = _entry(entry.path)
     metrics = {name: float(value) for name, value in sorted(draft.metrics.items())}
     for name, value in metrics.items():
         if not math.isfinite(value):

@@ -29,10 +29,10 @@ _reported: set[Path] = set()
 """Damaged notes that this process has warned of."""
 
 
-def read_note(path: Path, of_type: TypeAdapter[dict[str, Any]]) -> dict[str, Any] | None:
+def read_note(path: Path, adapter: TypeAdapter[dict[str, Any]]) -> dict[str, Any] | None:
     """The content of a note, or None where it does not exist or is damaged; damage is warned of once per process."""
     try:
-        return of_type.validate_json(path.read_bytes())
+        return adapter.validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:
@@ -42,10 +42,10 @@ def read_note(path: Path, of_type: TypeAdapter[dict[str, Any]]) -> dict[str, Any
         return None
 
 
-def damage(path: Path, of_type: TypeAdapter[dict[str, Any]]) -> str | None:
+def damage(path: Path, adapter: TypeAdapter[dict[str, Any]]) -> str | None:
     """Why a note cannot be read, or None for one that can. Raises FileNotFoundError where there is no note."""
     try:
-        of_type.validate_json(path.read_bytes())
+        adapter.validate_json(path.read_bytes())
     except ValidationError as error:
         return _first(error)
     return None

@@ -78,8 +78,8 @@ class SharedPlace(ABC):
         repeated = False
 
         def not_kept() -> dict[str, Path]:
-            held = self._sizes(beginning)
-            return {name: path for name, path in files.items() if held.get(name) != lengths[name]}
+            sizes = self._sizes(beginning)
+            return {name: path for name, path in files.items() if sizes.get(name) != lengths[name]}
 
         def upload_what_is_not_kept() -> None:
             nonlocal repeated
@@ -87,8 +87,8 @@ class SharedPlace(ABC):
             missing, repeated = (not_kept() if repeated else files), True
             if missing:
                 self._upload(missing)
-                if left := not_kept():
-                    raise NotKept(f"{', '.join(left)} not kept whole")
+                if remaining := not_kept():
+                    raise NotKept(f"{', '.join(remaining)} not kept whole")
 
         if files:
             self._patiently(upload_what_is_not_kept)
@@ -170,7 +170,7 @@ class FolderPlace(SharedPlace):
 
     def _sizes(self, beginning: str) -> dict[str, int]:
         folder, _, start = beginning.rpartition("/")
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         parent = self._root / folder
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(parent) as entries:
             for entry in entries:
@@ -178,18 +178,18 @@ class FolderPlace(SharedPlace):
                     continue
                 name = f"{folder}/{entry.name}" if folder else entry.name
                 if entry.is_dir():
-                    found.update({f"{name}/{path}": size for path, size in sizes_below(Path(entry.path))})
+                    sizes.update({f"{name}/{path}": size for path, size in sizes_below(Path(entry.path))})
                 else:
                     with suppress(FileNotFoundError):
-                        found[name] = entry.stat().st_size
-        return found
+                        sizes[name] = entry.stat().st_size
+        return sizes
 
     def _read(self, names: list[str]) -> dict[str, bytes]:
-        found = {}
+        contents = {}
         for name in names:
             with suppress(FileNotFoundError):
-                found[name] = (self._root / name).read_bytes()
-        return found
+                contents[name] = (self._root / name).read_bytes()
+        return contents
 
     def _download(self, name: str, to: Path) -> bool:
         try:
@@ -231,23 +231,23 @@ class BucketPlace(SharedPlace):
     def __init__(self, url: str) -> None:
         super().__init__(url.rstrip("/"))
         self._root = url.removeprefix(S3).strip("/")
-        self._made: tuple[int, Any] | None = None
+        self._process_file_system: tuple[int, Any] | None = None
         _s3fs()  # refused now rather than at the first file
 
     @property
     def _files(self) -> Any:
         """The file system of this process: after a fork a new one, since its connections are the parent's."""
-        if self._made is None or self._made[0] != os.getpid():
+        if self._process_file_system is None or self._process_file_system[0] != os.getpid():
             timeouts = {"connect_timeout": SECONDS_TO_CONNECT, "read_timeout": SECONDS_TO_ANSWER}
             # Repeated in one place, `_patiently`; botocore would repeat each call of s3fs, which repeats it as well.
-            made = _s3fs().S3FileSystem(
+            file_system = _s3fs().S3FileSystem(
                 skip_instance_cache=True,
                 use_listings_cache=False,
                 config_kwargs={**timeouts, "retries": {"max_attempts": 0}},
             )
-            made.retries = 1
-            self._made = (os.getpid(), made)
-        return self._made[1]
+            file_system.retries = 1
+            self._process_file_system = (os.getpid(), file_system)
+        return self._process_file_system[1]
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -261,18 +261,18 @@ class BucketPlace(SharedPlace):
         return super()._is_passing(error) or isinstance(error, BotoCoreError | ClientError | TimeoutError)
 
     def _sizes(self, beginning: str) -> dict[str, int]:
-        found = self._files.find(self._root, prefix=beginning, detail=True)
+        entries = self._files.find(self._root, prefix=beginning, detail=True)
         cut = len(self._root) + 1
-        return {path[cut:]: entry["size"] for path, entry in found.items()}
+        return {path[cut:]: entry["size"] for path, entry in entries.items()}
 
     def _read(self, names: list[str]) -> dict[str, bytes]:
         # `cat` would ask three times per file: whether it is there, how long it is, and for its content.
         paths = [self._at(name) for name in names]
-        found = self._files.cat_ranges(paths, None, None, on_error="return", max_concurrency=1)
-        for content in found:
+        contents = self._files.cat_ranges(paths, None, None, on_error="return", max_concurrency=1)
+        for content in contents:
             if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
                 raise content
-        return {name: content for name, content in zip(names, found, strict=True) if isinstance(content, bytes)}
+        return {name: content for name, content in zip(names, contents, strict=True) if isinstance(content, bytes)}
 
     def _download(self, name: str, to: Path) -> bool:
         try:

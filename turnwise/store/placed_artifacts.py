@@ -54,8 +54,8 @@ def notes_among(reference: Reference, names: Iterable[str]) -> list[str]:
 
 def references_among(names: Mapping[str, int]) -> list[Reference]:
     """The artifacts whose manifests are among these names."""
-    found = (_MANIFEST.fullmatch(name) for name in names)
-    return [Reference(kind=match[1], digest=match[2]) for match in found if match]
+    matches = (_MANIFEST.fullmatch(name) for name in names)
+    return [Reference(kind=match[1], digest=match[2]) for match in matches if match]
 
 
 class PlacedArtifacts:
@@ -66,20 +66,20 @@ class PlacedArtifacts:
         self._distrusted: dict[Reference, set[str]] = {}
         """Files that were found damaged, and are replaced when their artifact is written again."""
 
-    def held(self, reference: Reference) -> dict[str, int]:
+    def sizes(self, reference: Reference) -> dict[str, int]:
         """The bytes of an artifact's files and of the notes next to it, by name."""
         return self._place.sizes(f"{STORE}/{reference}")
 
-    def notes(self, reference: Reference, held: Iterable[str]) -> dict[str, bytes]:
+    def notes(self, reference: Reference, sizes: Iterable[str]) -> dict[str, bytes]:
         """Its manifest and notes, of those that the place holds, by name."""
-        return self._place.read(notes_among(reference, held))
+        return self._place.read(notes_among(reference, sizes))
 
-    def whole_manifest(self, reference: Reference, held: Mapping[str, int], content: Mapping[str, bytes]) -> Manifest:
+    def whole_manifest(self, reference: Reference, sizes: Mapping[str, int], content: Mapping[str, bytes]) -> Manifest:
         """Its manifest, if every file that it names is there in its length or was pruned.
 
         Args:
             reference: the artifact.
-            held: as `held` says.
+            sizes: as `sizes` says.
             content: as `notes` says.
 
         Raises:
@@ -90,9 +90,9 @@ class PlacedArtifacts:
         except ValueError as error:
             self._distrusted.setdefault(reference, set()).add(MANIFEST)
             raise self._damaged(reference, "its manifest cannot be read") from error
-        gone = pruned_in(content.get(name_of_note(reference, PRUNED), b""))
+        pruned = pruned_in(content.get(name_of_note(reference, PRUNED), b""))
         for name, entry in manifest.files.items():
-            if name not in gone and held.get(name_of(reference, name)) != entry.bytes:
+            if name not in pruned and sizes.get(name_of(reference, name)) != entry.bytes:
                 raise self._damaged(reference, f"the file {name} is missing or not whole")
         return manifest
 
@@ -123,18 +123,18 @@ class PlacedArtifacts:
             only_damaged: replaces files that this process has found damaged, and adds none that the place lacks.
         """
         reference = manifest.reference
-        held, distrusted = self.held(reference), self._distrusted.get(reference, set())
+        sizes, distrusted = self.sizes(reference), self._distrusted.get(reference, set())
         lacking = [
             name
             for name, entry in manifest.files.items()
-            if name in distrusted or (not only_damaged and held.get(name_of(reference, name)) != entry.bytes)
+            if name in distrusted or (not only_damaged and sizes.get(name_of(reference, name)) != entry.bytes)
         ]
         here = [name for name in lacking if (folder / name).exists()]
         self._place.upload(prefix_of(reference), {name_of(reference, name): folder / name for name in here})
         if not only_damaged:
-            if gone := set(lacking) - set(here):
-                self.record_pruned(reference, gone)
-            if name_of(reference, MANIFEST) not in held or MANIFEST in distrusted:
+            if absent := set(lacking) - set(here):
+                self.record_pruned(reference, absent)
+            if name_of(reference, MANIFEST) not in sizes or MANIFEST in distrusted:
                 self._place.write(name_of(reference, MANIFEST), (folder / MANIFEST).read_bytes())
         self._distrusted.pop(reference, None)
 

@@ -76,13 +76,13 @@ def known_by_content(parameters: BaseModel) -> dict[str, Any]:
     A file or model from outside is replaced by the digest of its content, a world section by what identifies the world,
     at any depth (`from_outside`).
     """
-    known = parameters.model_dump(mode="json")
+    values = parameters.model_dump(mode="json")
     for (*parents, last), content in from_outside(parameters).items():
-        around: Any = known
+        container: Any = values
         for each in parents:
-            around = around[each]
-        around[last] = content
-    return known
+            container = container[each]
+        container[last] = content
+    return values
 
 
 def from_outside(parameters: BaseModel) -> dict[tuple[str | int, ...], Any]:
@@ -91,19 +91,19 @@ def from_outside(parameters: BaseModel) -> dict[tuple[str | int, ...], Any]:
     Raises ConfigurationError where a world or its data is missing, and whatever an unreachable world server raises.
     """
 
-    def found(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    def walk(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
         if isinstance(value, Outside):
             yield place, value.content
         elif isinstance(value, WorldSection):
             yield place, world_ingredients(value)
         elif isinstance(value, BaseModel | Mapping):
             for name, each in value.items() if isinstance(value, Mapping) else value:
-                yield from found(each, (*place, name))
+                yield from walk(each, (*place, name))
         elif isinstance(value, list | tuple):
             for number, each in enumerate(value):
-                yield from found(each, (*place, number))
+                yield from walk(each, (*place, number))
 
-    return dict(found(parameters, ()))
+    return dict(walk(parameters, ()))
 
 
 def world_digest(name: str, parameters: Mapping[str, Any]) -> str:
@@ -132,31 +132,31 @@ def what_it_reads(world: type[World], parameters: Mapping[str, Any]) -> dict[str
 
 def _content(key: str, path: Path) -> str:
     if path.is_dir():
-        found = outside_files(path, (file for file in sorted(path.rglob("*")) if file.is_file())).content
+        digest = outside_files(path, (file for file in sorted(path.rglob("*")) if file.is_file())).content
     elif path.is_file():
-        found = cached_sha256(path)
+        digest = cached_sha256(path)
     else:
         raise ConfigurationError(
             f"world.parameters.{key} must name a file or folder; found nothing at {path}", "TW-missing-file"
         )
-    if _first.setdefault(path.resolve(), found) != found:
+    if _first.setdefault(path.resolve(), digest) != digest:
         raise ConfigurationError(
             f"world.parameters.{key} must not change while a process plays the world; {path} has: start again",
             "TW-changed-file",
         )
-    return found
+    return digest
 
 
 def _without(parameters: Mapping[str, Any], keys: list[str]) -> dict[str, Any]:
     """The parameters without the given dotted keys."""
     here = {key for key in keys if "." not in key}
-    kept = {}
+    remaining = {}
     for name, value in parameters.items():
         if name in here:
             continue
         deeper = [key.removeprefix(f"{name}.") for key in keys if key.startswith(f"{name}.")]
-        kept[name] = _without(value, deeper) if deeper else value
-    return kept
+        remaining[name] = _without(value, deeper) if deeper else value
+    return remaining
 
 
 class Outside(Section):
@@ -187,8 +187,8 @@ def cached_sha256(path: Path) -> str:
     Cached per process; the file is read again only when its size, times or inode have changed.
     """
     # The state is an argument of the cached function, so that a changed file is another entry of the cache.
-    found = path.stat()
-    return _sha256(path.resolve(), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+    status = path.stat()
+    return _sha256(path.resolve(), (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
 
 
 @cache

@@ -42,9 +42,9 @@ class ProcessRegister:
     def enter(self) -> str:
         """Note that this process works now, and is known for as long as it lives; returns its token."""
         with _entering:
-            if (known := self.own_token) is not None:
-                os.utime(self._folder / known)
-                return known
+            if (own_token := self.own_token) is not None:
+                os.utime(self._folder / own_token)
+                return own_token
             token = uuid.uuid4().hex
             self._folder.mkdir(parents=True, exist_ok=True)
             # Renamed only once it is locked: under its final name, an unlocked file would look like that of a dead one.

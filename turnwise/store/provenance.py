@@ -35,7 +35,7 @@ class Ancestor:
     those that do not make the artifact from itself."""
     ways: int = 1
     """The number of records: ways in which the same content was produced."""
-    told_elsewhere: bool = False
+    expanded_elsewhere: bool = False
     """Whether its inputs are listed elsewhere in the tree, or it belongs to a chain that is shown as one node."""
     earlier: list[dict[str, Any]] = field(default_factory=list)
     """The records of the updates between this one and the policy that the chain began with, the latest first."""
@@ -50,7 +50,7 @@ class Ancestor:
         stage, parameters = str(self.record["stage"]), self.record["parameters"]
         words = [] if stage == self.reference.kind else [stage]
         words += [f"{name} {parameters[name]}" for name in TOLD if parameters.get(name) is not None]
-        words += [f"made in {self.ways} ways"] * (self.ways > 1) + ["see there"] * self.told_elsewhere
+        words += [f"made in {self.ways} ways"] * (self.ways > 1) + ["see there"] * self.expanded_elsewhere
         return f"{where}{shortened(self.reference)}" + (f" ({', '.join(words)})" if words else "")
 
 
@@ -60,10 +60,10 @@ def ancestry(store: Store, reference: Reference, role: str = "") -> Ancestor:
     return _ancestor(store, reference, role, {reference}, {reference})
 
 
-def _ancestor(store: Store, reference: Reference, role: str, told: set[Reference], chain: Set[Reference]) -> Ancestor:
+def _ancestor(store: Store, reference: Reference, role: str, seen: set[Reference], chain: Set[Reference]) -> Ancestor:
     """The node of an artifact, with its inputs. `chain` is the policies that were made from it by updates, and itself.
 
-    `told` collects the artifacts that already have a place in the tree, and grows: the inputs of a node are claimed
+    `seen` collects the artifacts that already have a place in the tree, and grows: the inputs of a node are claimed
     before any of them is expanded, so that an artifact is expanded as a direct input rather than further away.
     """
     ways = store.lineage(reference)
@@ -76,16 +76,16 @@ def _ancestor(store: Store, reference: Reference, role: str, told: set[Reference
     if record["stage"] == UPDATE:
         links.add(inputs[CHAIN])
         while (before := _record(store, inputs[CHAIN], links)) is not None and before["stage"] == UPDATE:
-            told.add(inputs[CHAIN])
+            seen.add(inputs[CHAIN])
             inputs[CHAIN] = dict(references_in(before["inputs"]))[CHAIN]
             links.add(inputs[CHAIN])
             earlier.append(before)
-    new = [each for each in inputs.values() if each not in told]
-    told.update(new)
+    new = [each for each in inputs.values() if each not in seen]
+    seen.update(new)
     above = [
-        _ancestor(store, each, name, told, links if name == CHAIN else {each})
+        _ancestor(store, each, name, seen, links if name == CHAIN else {each})
         if each in new
-        else Ancestor(name, each, _record(store, each, {each}), told_elsewhere=True)
+        else Ancestor(name, each, _record(store, each, {each}), expanded_elsewhere=True)
         for name, each in inputs.items()
     ]
     return Ancestor(role, reference, record, len(ways), earlier=earlier, inputs=above)
@@ -115,19 +115,19 @@ class Code:
 
 def codes(tree: Ancestor) -> list[Code]:
     """The states of the code that made the artifacts of the tree, the most frequent first."""
-    found = Counter((str(record["commit"]), str(record["uncommitted"])) for record in _records(tree))
-    return [Code(commit, uncommitted, count) for (commit, uncommitted), count in found.most_common()]
+    counts = Counter((str(record["commit"]), str(record["uncommitted"])) for record in _records(tree))
+    return [Code(commit, uncommitted, count) for (commit, uncommitted), count in counts.most_common()]
 
 
 def platforms(tree: Ancestor) -> list[str]:
     """The distinct digests of the platforms on which the artifacts of the tree were computed, from the root on."""
-    found = [record["platform"] for record in _records(tree) if record["platform"] is not None]
-    return list(dict.fromkeys(map(digest_of, found)))
+    platform_records = [record["platform"] for record in _records(tree) if record["platform"] is not None]
+    return list(dict.fromkeys(map(digest_of, platform_records)))
 
 
 def _records(tree: Ancestor) -> Iterator[dict[str, Any]]:
     """The record of every artifact of the tree, each once, including those collapsed into chains."""
-    if tree.record is not None and not tree.told_elsewhere:
+    if tree.record is not None and not tree.expanded_elsewhere:
         yield tree.record
     yield from tree.earlier
     for each in tree.inputs:

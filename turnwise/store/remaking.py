@@ -71,14 +71,14 @@ def make_again(
         progress.report("making pruned files again", place, len(steps))
         # Protected from a pruner in another process until it is read; `restoring` keeps other pruned files away.
         with reading(), store.restoring(step.reference, files if step.reference == wanted else pruned[step.reference]):
-            made = compute(step.record)
-        if made != step.reference:
+            output = compute(step.record)
+        if output != step.reference:
             cause = difference(step.record) or (
                 "its code and the platform are the same, so what it computes does not repeat"
             )
             raise ArtifactError(
                 f"what was pruned must come out as it was when it is made again; the stage {step.record['stage']} made "
-                f"{made} where it had made {step.reference}: {cause}. Use the code and the machine that made it, or "
+                f"{output} where it had made {step.reference}: {cause}. Use the code and the machine that made it, or "
                 f"delete {store.root / step.reference.kind / step.reference.digest} and run the experiment again, "
                 "which computes this and what follows",
                 "TW-remade-otherwise",
@@ -115,34 +115,34 @@ def steps_to(store: Store, wanted: Reference) -> list[RecordedStep]:
                 ready.append(step)
             for each in lacking:
                 waiting[each].append((step, lacking))
-    made: dict[Reference, RecordedStep] = {}
-    while ready and wanted not in made:
+    steps: dict[Reference, RecordedStep] = {}
+    while ready and wanted not in steps:
         step = ready.popleft()
-        if step.reference in made:
+        if step.reference in steps:
             continue
-        made[step.reference] = step
+        steps[step.reference] = step
         for other, lacking in waiting[step.reference]:
             lacking.discard(step.reference)
             if not lacking:
                 ready.append(other)
-    if wanted not in made:
+    if wanted not in steps:
         raise ArtifactError(
             f"what an artifact was made from must be there to make it again; {wanted} came from "
             f"{', '.join(map(str, origins)) or 'itself'}, of which the store {store.root} holds neither the files nor "
             "how to make them: run the experiment again",
             "TW-origin-lost",
         )
-    return _leading_to(wanted, made)
+    return _leading_to(wanted, steps)
 
 
-def _leading_to(wanted: Reference, made: Mapping[Reference, RecordedStep]) -> list[RecordedStep]:
-    """The steps that `wanted` needs, of those in `made`, in the same (runnable) order."""
+def _leading_to(wanted: Reference, steps: Mapping[Reference, RecordedStep]) -> list[RecordedStep]:
+    """The steps that `wanted` needs, of those in `steps`, in the same (runnable) order."""
     needed, to_see = {wanted}, [wanted]
     while to_see:
-        for each in made[to_see.pop()].inputs & made.keys() - needed:
+        for each in steps[to_see.pop()].inputs & steps.keys() - needed:
             needed.add(each)
             to_see.append(each)
-    return [step for reference, step in made.items() if reference in needed]
+    return [step for reference, step in steps.items() if reference in needed]
 
 
 def _is_whole(store: Store, reference: Reference) -> bool:

@@ -77,15 +77,15 @@ def kept(
         weights: artifacts that the run is yet to sample with, which keep their weights.
     """
     best = _best(chain, storage.keep_best, success) if storage.keep_best else ()
-    found: dict[Reference, Keep] = {}
+    levels: dict[Reference, Keep] = {}
     for place, link in enumerate(chain, start=1):
         keep = least_kept(link, storage)
         if _among_last(storage.keep_last, place, len(chain)) or link in best or link.reference in weights:
             keep = Keep.WEIGHTS
         if _among_last(storage.keep_optimizer, place, len(chain)) or link.reference in whole:
             keep = Keep.EVERYTHING
-        found[link.reference] = max(keep, found.get(link.reference, Keep.METRICS))
-    return found
+        levels[link.reference] = max(keep, levels.get(link.reference, Keep.METRICS))
+    return levels
 
 
 def least_kept(link: RetentionEntry, storage: Storage) -> Keep:
@@ -129,25 +129,25 @@ def removals(
         success: returns the success rate of an evaluation.
         replaced: the stages that make the links of chains, each with the name of its input that is the previous link.
     """
-    known = _Known(store, {**replaced, FIRST_LINK: ""})
-    stays = dict.fromkeys(known.links, Keep.METRICS)
-    for last in known.last():
-        for reference, keep in kept(known.chain(last), storage, success).items():
+    chains = _Chains(store, {**replaced, FIRST_LINK: ""})
+    stays = dict.fromkeys(chains.links, Keep.METRICS)
+    for last in chains.last():
+        for reference, keep in kept(chains.chain(last), storage, success).items():
             stays[reference] = max(keep, stays[reference])
     if storage.keep_evaluated:
-        stays.update({each: max(stays[each], Keep.WEIGHTS) for each in known.evaluations.keys() & stays.keys()})
-    stays.update(known.rollouts(storage.keep_rollouts))
-    found = [_removal(store, reference, files_to_prune(reference.kind, keep)) for reference, keep in stays.items()]
-    return sorted((each for each in found if each.files), key=lambda each: str(each.reference))
+        stays.update({each: max(stays[each], Keep.WEIGHTS) for each in chains.evaluations.keys() & stays.keys()})
+    stays.update(chains.rollouts(storage.keep_rollouts))
+    candidates = [_removal(store, reference, files_to_prune(reference.kind, keep)) for reference, keep in stays.items()]
+    return sorted((each for each in candidates if each.files), key=lambda each: str(each.reference))
 
 
 def _removal(store: Store, reference: Reference, patterns: tuple[str, ...]) -> Removal:
-    files, gone = store.manifest(reference).files, store.pruned(reference)
-    there = [name for name in matching(files, patterns) if name not in gone]
+    files, pruned = store.manifest(reference).files, store.pruned(reference)
+    there = [name for name in matching(files, patterns) if name not in pruned]
     return Removal(reference, tuple(there), sum(files[name].bytes for name in there))
 
 
-class _Known:
+class _Chains:
     """The chains of a store, reconstructed from provenance records."""
 
     def __init__(self, store: Store, replaced: Mapping[str, str]) -> None:
@@ -171,11 +171,11 @@ class _Known:
 
     def chain(self, last: Reference) -> list[RetentionEntry]:
         """The chain that ends with this link, from its first link on."""
-        found: dict[Reference, None] = {}
-        while last in self.links and last not in found:
-            found[last] = None
+        links: dict[Reference, None] = {}
+        while last in self.links and last not in links:
+            links[last] = None
             last = self._before.get(last, last)
-        return [RetentionEntry(reference, self.evaluations.get(reference)) for reference in reversed(found)]
+        return [RetentionEntry(reference, self.evaluations.get(reference)) for reference in reversed(links)]
 
     def rollouts(self, most: int | None) -> dict[Reference, Keep]:
         """How much stays of each rollout that a link has learned from: all of the last `most` of each chain.
@@ -194,12 +194,12 @@ class _Known:
 
     def _learned_from(self, link: Reference) -> list[Reference]:
         """The rollout that a link has learned from, and the rounds of sampling that were merged into it (`gather`)."""
-        found = list(_inputs_named("rollout", self.links[link]))
-        for rollout in list(found):
+        rollouts = list(_inputs_named("rollout", self.links[link]))
+        for rollout in list(rollouts):
             for record in self._store.lineage(rollout).values():
                 if record["stage"] == "gather":
-                    found += [each for _, each in references_in(record["inputs"])]
-        return found
+                    rollouts += [each for _, each in references_in(record["inputs"])]
+        return rollouts
 
     def _follow(self, reference: Reference, records: list[dict[str, Any]]) -> None:
         for record in records:
@@ -214,14 +214,14 @@ class _Known:
 
     def _evaluations(self) -> dict[Reference, Reference]:
         """The evaluation of each policy: on the validation task set where there is one, else any."""
-        found: dict[Reference, dict[str, Reference]] = defaultdict(dict)
+        evaluations: dict[Reference, dict[str, Reference]] = defaultdict(dict)
         for evaluation in self._store.references("evaluation"):
             for record in self._store.lineage(evaluation).values():
                 for policy in _inputs_named("policy", [record]):
-                    found[policy].setdefault(str(record["parameters"].get("split")), evaluation)
-        return {policy: splits.get("validation", next(iter(splits.values()))) for policy, splits in found.items()}
+                    evaluations[policy].setdefault(str(record["parameters"].get("split")), evaluation)
+        return {policy: splits.get("validation", next(iter(splits.values()))) for policy, splits in evaluations.items()}
 
 
 def _inputs_named(name: str, records: Iterable[Mapping[str, Any]]) -> Iterator[Reference]:
     """The input of this name in each provenance record that has one."""
-    return (each for record in records for named, each in references_in(record["inputs"]) if named == name)
+    return (each for record in records for other, each in references_in(record["inputs"]) if other == name)

@@ -78,11 +78,11 @@ class SharedStore(Store):
         with pruning.shared(self._path(reference)):
             super().folder(reference, needed=())
             if absent := self._absent(reference, needed):
-                if lost := self._download(reference, absent):
+                if missing := self._download(reference, absent):
                     # Known by its manifest it would count as held; forgotten, the stage that made it makes it again.
-                    if set(lost) - self._there.pruned(reference):
+                    if set(missing) - self._there.pruned(reference):
                         self._forget(reference)
-                    raise not_made_again(reference, lost)
+                    raise not_made_again(reference, missing)
                 entries = self.manifest(reference).files
                 self._make_room(entries[name] for name in absent)
         self._verified.touch(reference)
@@ -90,14 +90,13 @@ class SharedStore(Store):
 
     def references(self, kind: str = "*", beginning: str = "") -> list[Reference]:
         """As `Store.references`, of this store and of the place; manifests and notes that are new here are read."""
-        held = self.place.sizes(f"{STORE}/" if kind == "*" else f"{STORE}/{kind}/{beginning}")
-        there = [each for each in references_among(held) if each.digest.startswith(beginning)]
-        self._learn_all([each for each in there if not self._knows(each)], held)
+        sizes = self.place.sizes(f"{STORE}/" if kind == "*" else f"{STORE}/{kind}/{beginning}")
+        there = [each for each in references_among(sizes) if each.digest.startswith(beginning)]
+        self._learn_all([each for each in there if not self._knows(each)], sizes)
         known = [each for each in there if self._knows(each)]
-        self._write_notes(self.place.read(name for each in known for name in self._new_lineage(each, held)))
+        self._write_notes(self.place.read(name for each in known for name in self._new_lineage(each, sizes)))
         self._read_lineage.update(known)
-        found = {*super().references(kind, beginning), *known}
-        return sorted(found, key=lambda each: (each.kind, each.digest))
+        return sorted({*super().references(kind, beginning), *known}, key=lambda each: (each.kind, each.digest))
 
     def manifest(self, reference: Reference) -> Manifest:
         """As `Store.manifest`; an artifact that is not known here is looked for in the place."""
@@ -108,8 +107,8 @@ class SharedStore(Store):
         """As `Store.pruned`: the files that are neither here nor in the place."""
         self._learn(reference)
         absent = self._absent(reference, needed)
-        held = self._there.held(reference) if absent else {}
-        return [name for name in absent if name_of(reference, name) not in held]
+        sizes = self._there.sizes(reference) if absent else {}
+        return [name for name in absent if name_of(reference, name) not in sizes]
 
     def prune(self, reference: Reference, files: Sequence[str]) -> int:
         """As `Store.prune`, here and in the place."""
@@ -117,17 +116,17 @@ class SharedStore(Store):
         return super().prune(reference, files)
 
     def _remove(self, reference: Reference, files: Sequence[str]) -> int:
-        named = self.manifest(reference).files
-        names = matching(named, files)
+        entries = self.manifest(reference).files
+        names = matching(entries, files)
         here = {name for name in names if (self._path(reference) / name).exists()}
-        held = self._there.held(reference) if names else {}
-        there = {name for name in names if name_of(reference, name) in held}
+        sizes = self._there.sizes(reference) if names else {}
+        there = {name for name in names if name_of(reference, name) in sizes}
         if there:
             # First the record, then the files, as in the local store.
             self._there.record_pruned(reference, there)
             self.place.remove([name_of(reference, name) for name in sorted(there)])
         super()._remove(reference, files)
-        return sum(named[name].bytes for name in here | there)
+        return sum(entries[name].bytes for name in here | there)
 
     def clock(self, reference: Reference) -> dict[str, float]:
         """As `Store.clock`."""
@@ -144,8 +143,8 @@ class SharedStore(Store):
         self._learn_if_there(reference)
         if reference not in self._read_lineage:
             self._read_lineage.add(reference)
-            held = self.place.sizes(prefix_of_lineage(reference))
-            self._write_notes(self.place.read(self._new_lineage(reference, held)))
+            sizes = self.place.sizes(prefix_of_lineage(reference))
+            self._write_notes(self.place.read(self._new_lineage(reference, sizes)))
         return super().lineage(reference)
 
     def was_made_under(self, reference: Reference, key: str) -> bool:
@@ -172,32 +171,32 @@ class SharedStore(Store):
             ArtifactError: the place holds a part of it, or other content.
         """
         if not self._knows(reference):
-            held = self._there.held(reference)
-            if name_of(reference, MANIFEST) in held:
-                self._keep_known(reference, held, self._there.notes(reference, held))
+            sizes = self._there.sizes(reference)
+            if name_of(reference, MANIFEST) in sizes:
+                self._keep_known(reference, sizes, self._there.notes(reference, sizes))
 
     def _learn_if_there(self, reference: Reference) -> None:
         """As `_learn`; a damaged one counts as not being there, until somebody asks for its files."""
         with suppress(ArtifactError):
             self._learn(reference)
 
-    def _learn_all(self, references: Sequence[Reference], held: Mapping[str, int]) -> None:
-        content = self.place.read(name for each in references for name in notes_among(each, held))
+    def _learn_all(self, references: Sequence[Reference], sizes: Mapping[str, int]) -> None:
+        content = self.place.read(name for each in references for name in notes_among(each, sizes))
         for reference in references:
             try:
-                self._keep_known(reference, held, content)
+                self._keep_known(reference, sizes, content)
             except ArtifactError as error:
                 logger.warning("%s", error)
 
-    def _keep_known(self, reference: Reference, held: Mapping[str, int], content: Mapping[str, bytes]) -> None:
+    def _keep_known(self, reference: Reference, sizes: Mapping[str, int], content: Mapping[str, bytes]) -> None:
         """Write the manifest and the notes that were read, and record all other files as not being here."""
-        manifest = self._there.whole_manifest(reference, held, content)
+        manifest = self._there.whole_manifest(reference, sizes, content)
         draft = self._draft_path()
         draft.mkdir()
         try:
             (draft / MANIFEST).write_bytes(content[name_of(reference, MANIFEST)])
             sync(draft / MANIFEST)
-            notes = [name for name in notes_among(reference, held) if name in content]
+            notes = [name for name in notes_among(reference, sizes) if name in content]
             self._write_notes({name: content[name] for name in notes if not name.endswith((MANIFEST, PRUNED))})
             self._record_absent(reference, manifest.files)
             try:
@@ -219,16 +218,16 @@ class SharedStore(Store):
                 continue
             write_note(self.root / name.removeprefix(f"{STORE}/"), note, self._draft_path())
 
-    def _new_lineage(self, reference: Reference, held: Mapping[str, int]) -> list[str]:
-        of_this = [name for name in held if name.startswith(prefix_of_lineage(reference))]
-        return [name for name in of_this if not (self.root / name.removeprefix(f"{STORE}/")).exists()]
+    def _new_lineage(self, reference: Reference, sizes: Mapping[str, int]) -> list[str]:
+        names = [name for name in sizes if name.startswith(prefix_of_lineage(reference))]
+        return [name for name in names if not (self.root / name.removeprefix(f"{STORE}/")).exists()]
 
     def _share_note(self, reference: Reference, suffix: str) -> None:
         self.place.write(name_of_note(reference, suffix), self._beside(reference, suffix).read_bytes())
 
     def _replace_from_place(self, reference: Reference) -> None:
         """Replace an artifact that is damaged here by what the place holds, if it does."""
-        if name_of(reference, MANIFEST) in self._there.held(reference):
+        if name_of(reference, MANIFEST) in self._there.sizes(reference):
             logger.warning("%s is damaged in %s; it is read from %s again", reference, self.root, self.place.url)
             self._forget(reference)
             self._learn(reference)
@@ -244,17 +243,17 @@ class SharedStore(Store):
         """Put these files of an artifact into its folder, which is locked; those that the place lacks."""
         folder, entries = self._path(reference), self.manifest(reference).files
         intact = self._verified.vouches_for(reference, state_of(folder))
-        lost = []
+        missing = []
         for name in names:
             draft = self._draft_path()
             if self._there.download(reference, name, entries[name], draft):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(draft, folder / name)
             else:
-                lost.append(name)
+                missing.append(name)
         if intact:
             self._verified.add(reference, state_of(folder), self._draft_path())
-        return lost
+        return missing
 
     def _publish(self, draft: Path, reference: Reference) -> None:
         super()._publish(draft, reference)
@@ -268,8 +267,8 @@ class SharedStore(Store):
         for each in self._room.to_free(sum(entry.bytes for entry in added)):
             with pruning.alone(self._path(each)) as nobody_reads:
                 if nobody_reads:
-                    named, held = self.manifest(each).files, self._there.held(each)
-                    there = [name for name in named if held.get(name_of(each, name)) == named[name].bytes]
+                    entries, sizes = self.manifest(each).files, self._there.sizes(each)
+                    there = [name for name in entries if sizes.get(name_of(each, name)) == entries[name].bytes]
                     self._room.freed(super()._remove(each, there))
 
 
@@ -291,7 +290,7 @@ class Cached(NamedTuple):
 
 def cached(root: Path) -> list[Cached]:
     """The artifacts of a local store that hold files, the least recently used first."""
-    found = []
+    artifacts = []
     for folder in root.glob("[a-z]*/*/"):
         if "." in folder.name:
             continue
@@ -300,8 +299,8 @@ def cached(root: Path) -> list[Cached]:
             used = 0.0
             with suppress(FileNotFoundError):
                 used = (root / INDEX / folder.parent.name / folder.name).stat().st_mtime
-            found.append(Cached(used, Reference(kind=folder.parent.name, digest=folder.name), size))
-    return sorted(found, key=lambda each: (each.used, str(each.reference)))
+            artifacts.append(Cached(used, Reference(kind=folder.parent.name, digest=folder.name), size))
+    return sorted(artifacts, key=lambda each: (each.used, str(each.reference)))
 
 
 class CacheRoom:
@@ -320,13 +319,13 @@ class CacheRoom:
         if self._added < LOOKED_AT_AGAIN * self._most:
             return
         self._added = 0
-        found = cached(self._root)
-        self._over = sum(each.bytes for each in found) - self._most
-        for each in found:
+        artifacts = cached(self._root)
+        self._over = sum(each.bytes for each in artifacts) - self._most
+        for each in artifacts:
             if self._over <= 0 or time.time() - each.used < STAYS_FOR_SECONDS:
                 return
             yield each.reference
 
-    def freed(self, freed: int) -> None:
+    def freed(self, size: int) -> None:
         """So many bytes were freed."""
-        self._over -= freed
+        self._over -= size

@@ -34,8 +34,8 @@ def sqlite_address(path: Path, driver: str = "sqlite") -> str:
     """The address of a SQLite file; `driver` is `sqlite`, or with what reads it: `sqlite+aiosqlite`."""
     if "?" not in str(path):
         return f"{driver}:///{path}"
-    named = driver if "+" in driver else f"{driver}+pysqlite"
-    return f"{named}:///{_FILE}{quote(str(path))}?uri=true"
+    dialect = driver if "+" in driver else f"{driver}+pysqlite"
+    return f"{dialect}:///{_FILE}{quote(str(path))}?uri=true"
 
 
 def sqlite_file(address: str) -> Path | None:
@@ -68,15 +68,15 @@ def copy_prepared(name: str, path: Path) -> bool:
 
 def keep_prepared(name: str, path: Path) -> None:
     """Keep a copy of the database, which holds the tables alone, unless one is kept already."""
-    kept = _prepared(name)
-    if kept.exists():
+    copy_path = _prepared(name)
+    if copy_path.exists():
         return
-    partial = kept.with_name(f".{kept.name}.{os.getpid()}.partial")
+    partial = copy_path.with_name(f".{copy_path.name}.{os.getpid()}.partial")
     with suppress(OSError, sqlite3.Error):
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        copy_path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as copy:
             source.backup(copy)
-        os.replace(partial, kept)
+        os.replace(partial, copy_path)
 
 
 def _prepared(name: str) -> Path:

@@ -65,7 +65,7 @@ def recordable(diff: str, new_files: bool) -> str:
         diff: as Git writes it, without renames.
         new_files: whether files that the commit does not have are recorded, too.
     """
-    kept, left_out = [], []
+    recordable_lines, left_out = [], []
     for part in _FILE.split(diff):
         if not part:
             continue
@@ -76,11 +76,11 @@ def recordable(diff: str, new_files: bool) -> str:
             left_out.append(f"{name} (a new file: commit it, or set tracking.new_files)")
         else:
             lines = part.splitlines(keepends=True)
-            shown = list(_without_secrets(lines, python=name.endswith(".py")))
-            if count := sum(one != other for one, other in zip(lines, shown, strict=True)):
+            redacted = list(_without_secrets(lines, python=name.endswith(".py")))
+            if count := sum(one != other for one, other in zip(lines, redacted, strict=True)):
                 left_out.append(f"{count} {'line' if count == 1 else 'lines'} of {name} (looks secret)")
-            kept += shown
-    return "".join([f"{LEFT_OUT}{', '.join(left_out)}\n"] * bool(left_out) + kept)
+            recordable_lines += redacted
+    return "".join([f"{LEFT_OUT}{', '.join(left_out)}\n"] * bool(left_out) + recordable_lines)
 
 
 def left_out_of(recorded: str) -> str | None:
@@ -100,7 +100,7 @@ def holds_secret(line: str, python: bool = False) -> bool:
         return True
     if not python and (_PLAIN_SECRET.search(line) or _PLAIN_TOKEN.search(line)):
         return True
-    return any(_is_mixed(found) for found in _LONG_AND_MIXED.findall(line))
+    return any(_is_mixed(word) for word in _LONG_AND_MIXED.findall(line))
 
 
 def _is_mixed(text: str) -> bool:
