@@ -140,14 +140,14 @@ def differing_first(variants: Sequence[Mapping[str, Any]], values: Mapping[str, 
 
     Variant, seed and parameters that differ between variants keep their own names.
     """
-    of_variants = [flatten(each) for each in variants]
-    own = {name for flat in of_variants for name in flat if len({each.get(name) for each in of_variants}) > 1}
+    flat_variants = [flatten(each) for each in variants]
+    own = {name for flat in flat_variants for name in flat if len({each.get(name) for each in flat_variants}) > 1}
     # Options that one variant has and another leaves empty are listed one by one.
-    named = {name for name in own if not any(other.startswith(f"{name}.") for other in own)}
+    leaves = {name for name in own if not any(other.startswith(f"{name}.") for other in own)}
     return {
         name if name in ("variant", "seed") or name in own else f"{SAME}{name}": value
         for name, value in flatten(values).items()
-        if name not in own - named
+        if name not in own - leaves
     }
 
 
@@ -202,22 +202,22 @@ class Recorder:
         parent: TrackedRun | None,
     ) -> TrackedRun:
         with alone(self.tracking_uri):
-            found = self._find(identity, parent)
-            if found is None:
+            entity = self._find(identity, parent)
+            if entity is None:
                 created = self._create(name, identity, tags, parent)
                 # The lock is per machine: if another machine created the same run meanwhile, all keep the earlier one.
-                found = self._find(identity, parent)
-                if found.info.run_id != created.info.run_id:
+                entity = self._find(identity, parent)
+                if entity.info.run_id != created.info.run_id:
                     self._client.delete_run(created.info.run_id)
-            run = TrackedRun(self._client, found)
+            run = TrackedRun(self._client, entity)
             if not run.finished:
                 run.resume(flatten(parameters), tags)
         return run
 
     def _find(self, identity: str, parent: TrackedRun | None) -> Any:
-        of_parent = None if parent is None else parent.id
-        found = self._client.runs((IDENTITY, identity), self._experiment_id)
-        return next((run for run in found if run.data.tags.get(PARENT) == of_parent), None)
+        parent_id = None if parent is None else parent.id
+        runs = self._client.runs((IDENTITY, identity), self._experiment_id)
+        return next((run for run in runs if run.data.tags.get(PARENT) == parent_id), None)
 
     def _create(self, name: str, identity: str, tags: Mapping[str, str], parent: TrackedRun | None) -> Any:
         # Set on creation, so that a run which is killed before its next write is found again, and closed.
@@ -232,8 +232,8 @@ class Recorder:
         return self._client.create_run(self._experiment_id, tags=tags, run_name=name)
 
     def _find_or_make_experiment(self, name: str, artifact_location: Path | None) -> str:
-        if (known := self._client.experiment_id(name)) is not None:
-            return known
+        if (experiment_id := self._client.experiment_id(name)) is not None:
+            return experiment_id
         exceptions = mlflow().exceptions
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:

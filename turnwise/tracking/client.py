@@ -56,8 +56,8 @@ class PatientClient:
             return method
 
         @wraps(method)
-        def patient(*arguments: Any, **named: Any) -> Any:
-            return self._waited_for(lambda: method(*arguments, **named))
+        def patient(*arguments: Any, **keywords: Any) -> Any:
+            return self._waited_for(lambda: method(*arguments, **keywords))
 
         return patient
 
@@ -111,26 +111,26 @@ class TrackingClient:
                 if experiment_id is not None:
                     condition += " AND experiment_id = ?"
                     values.append(experiment_id)
-                found = self._read_runs(database, condition, values)
+                entities = self._read_runs(database, condition, values)
             else:
                 query = f"tags.`{tag[0]}` = '{tag[1]}'" if tag else ""
                 ids = [experiment_id] if experiment_id else [e.experiment_id for e in self.mlflow.search_experiments()]
-                found = [run for each in ids for run in every_page(partial(self.mlflow.search_runs, [each], query))]
-        return sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
+                entities = [run for each in ids for run in every_page(partial(self.mlflow.search_runs, [each], query))]
+        return sorted(entities, key=lambda run: (run.info.start_time, run.info.run_id))
 
     def run(self, run_id: str) -> Any:
         """The run of this id. Raises MlflowException where there is none."""
         with known_tables(self.tracking_uri) as database:
-            found = [] if database is None else self._read_runs(database, "run_uuid = ?", [run_id])
-        return found[0] if found else self.mlflow.get_run(run_id)
+            runs = [] if database is None else self._read_runs(database, "run_uuid = ?", [run_id])
+        return runs[0] if runs else self.mlflow.get_run(run_id)
 
     def experiment_id(self, name: str) -> str | None:
         """The id of the experiment of this name; None unless it exists and is not deleted."""
         with known_tables(self.tracking_uri) as database:
             if database is not None:
                 query = "SELECT experiment_id FROM experiments WHERE name = ? AND lifecycle_stage = 'active'"
-                found = database.execute(query, (name,)).fetchone()
-                return None if found is None else str(found[0])
+                row = database.execute(query, (name,)).fetchone()
+                return None if row is None else str(row[0])
         entity = self.mlflow.get_experiment_by_name(name)
         return None if entity is None or entity.lifecycle_stage == "deleted" else str(entity.experiment_id)
 
@@ -161,10 +161,10 @@ class TrackingClient:
         """The runs that fulfil a condition on their table, with all that is recorded of each, as MLflow's `Run`."""
         path = sqlite_file(self.tracking_uri)
         moved = None if path is None else relocation(database, path)
-        chosen = f"SELECT run_uuid FROM runs WHERE {condition}"
+        selection = f"SELECT run_uuid FROM runs WHERE {condition}"
         tags, parameters, metrics = (
             _by_run(
-                database.execute(f"SELECT run_uuid, key, {value} FROM {table} WHERE run_uuid IN ({chosen})", values)
+                database.execute(f"SELECT run_uuid, key, {value} FROM {table} WHERE run_uuid IN ({selection})", values)
             )
             for table, value in (
                 ("tags", "value"),
@@ -173,10 +173,10 @@ class TrackingClient:
             )
         )
         columns = "run_uuid AS run_id, name AS run_name, experiment_id, status, start_time, artifact_uri"
-        found = database.execute(f"SELECT {columns} FROM runs WHERE run_uuid IN ({chosen})", values)
-        names = [column[0] for column in found.description]
+        cursor = database.execute(f"SELECT {columns} FROM runs WHERE run_uuid IN ({selection})", values)
+        names = [column[0] for column in cursor.description]
         runs = []
-        for info in (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found):
+        for info in (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in cursor):
             info.experiment_id = str(info.experiment_id)
             info.artifact_uri = info.artifact_uri if moved is None else moved.place(info.artifact_uri)
             last = {key: math.nan if value is None else value for key, value in metrics[info.run_id].items()}
@@ -186,7 +186,7 @@ class TrackingClient:
 
 
 def _by_run(rows: Iterable[tuple[str, str, Any]]) -> Mapping[str, dict[str, Any]]:
-    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    values_by_run: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for run_id, key, value in rows:
-        found[run_id][key] = value
-    return found
+        values_by_run[run_id][key] = value
+    return values_by_run

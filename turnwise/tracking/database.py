@@ -82,8 +82,8 @@ def require_store(tracking_uri: str) -> None:
         raise ConfigurationError(
             f"tracking.uri must name a database that can be written to; {path} cannot", "TW-tracking-unusable"
         )
-    with known_tables(tracking_uri) as known:
-        if known is not None:
+    with known_tables(tracking_uri) as database:
+        if database is not None:
             return
     mlflow()
     from mlflow.exceptions import MlflowException
@@ -136,9 +136,9 @@ def prepare_database(tracking_uri: str) -> None:
 
 def follow_move(tracking_uri: str) -> None:
     """Have the database of a home that was moved or copied name the files that lie there now."""
-    with known_tables(tracking_uri) as known:
+    with known_tables(tracking_uri) as database:
         path = sqlite_file(tracking_uri)
-        moved = known is not None and path is not None and relocation(known, path) is not None
+        moved = database is not None and path is not None and relocation(database, path) is not None
     if moved and path is not None:
         follow_home(path)
 
@@ -232,23 +232,23 @@ def require_readable(tracking_uri: str) -> None:
     """
     if tracking_uri.partition(":")[0].partition("+")[0] not in DATABASES:
         return
-    found = _revision(tracking_uri)
-    if found in (None, TABLES):
+    revision = _revision(tracking_uri)
+    if revision in (None, TABLES):
         return
     migrations = _migrations()
-    if found == migrations.get_current_head():
+    if revision == migrations.get_current_head():
         return
     path, installed = sqlite_file(tracking_uri), version("mlflow")
     place = _without_password(tracking_uri) if path is None else str(path)
     must = f"the database at tracking.uri must have the tables of MLflow {installed}, which is installed; {place}"
-    if found not in {script.revision for script in migrations.walk_revisions()}:
+    if revision not in {script.revision for script in migrations.walk_revisions()}:
         raise ConfigurationError(
-            f"{must} was made by a newer MLflow (revision {found}): install that version, or give tracking.uri another "
-            "database",
+            f"{must} was made by a newer MLflow (revision {revision}): install that version, or give tracking.uri "
+            "another database",
             "TW-tracking-revision",
         )
     raise ConfigurationError(
-        f"{must} was made by an older one (revision {found}): copy it, then "
+        f"{must} was made by an older one (revision {revision}): copy it, then "
         f"`mlflow db upgrade '{_without_password(tracking_uri)}'`",
         "TW-tracking-revision",
     )

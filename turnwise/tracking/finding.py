@@ -142,16 +142,16 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
     """
     client = TrackingClient(tracking_uri)
     entities = client.runs()
-    chosen = _matching_runs(entities, wanted)
-    if not chosen:
-        known = [repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities))]
-        latest = [*known[:LISTED], *([f"and {len(known) - LISTED} more"] if len(known) > LISTED else [])]
+    selected = _matching_runs(entities, wanted)
+    if not selected:
+        names = [repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities))]
+        latest = [*names[:LISTED], *([f"and {len(names) - LISTED} more"] if len(names) > LISTED else [])]
         raise ConfigurationError(
             f"a run must be recorded to be found; in {place_of(tracking_uri)} there is none with the id, name or tag "
             f"{wanted!r}; the latest are {', '.join(latest) or 'none: run an ablation first'}",
             "TW-unknown-run",
         )
-    runs = _with_artifacts(client, entities, chosen)
+    runs = _with_artifacts(client, entities, selected)
     if not runs:
         raise ConfigurationError(
             f"a run must have made something to be looked into; {wanted or 'the latest ablation'!r} has recorded no "
@@ -210,15 +210,15 @@ def _matching_runs(entities: list[Any], wanted: str) -> list[Any]:
     if not wanted:
         return children_of(parents[-1]) if parents else []
     if len(wanted) >= SHORTEST_ID:
-        for found in (entity for entity in entities if entity.info.run_id.startswith(wanted)):
-            return [found] if PARENT in found.data.tags else children_of(found)
-    named = [entity for entity in entities if entity.info.run_name == wanted] or _runs_of_ablation(
+        for match in (entity for entity in entities if entity.info.run_id.startswith(wanted)):
+            return [match] if PARENT in match.data.tags else children_of(match)
+    matches = [entity for entity in entities if entity.info.run_name == wanted] or _runs_of_ablation(
         wanted, parents, children
     )
-    if named:
-        if len(named) > 1:
-            _logger.warning(_ambiguity_warning(wanted, named, entities))
-        return [named[-1]] if PARENT in named[-1].data.tags else children_of(named[-1])
+    if matches:
+        if len(matches) > 1:
+            _logger.warning(_ambiguity_warning(wanted, matches, entities))
+        return [matches[-1]] if PARENT in matches[-1].data.tags else children_of(matches[-1])
     key, equals, value = wanted.partition("=")
     return [child for child in children if equals and child.data.tags.get(key) == value]
 
@@ -226,12 +226,12 @@ def _matching_runs(entities: list[Any], wanted: str) -> list[Any]:
 def _runs_of_ablation(wanted: str, parents: list[Any], children: list[Any]) -> list[Any]:
     """The runs that `ABLATION/RUN` names, where ABLATION is an ablation's name or a prefix of its id."""
     ablation, _, name = wanted.partition("/")
-    of_id = [parent for parent in parents if len(ablation) >= SHORTEST_ID and parent.info.run_id.startswith(ablation)]
-    meant = {parent.info.run_id for parent in of_id or parents if of_id or parent.info.run_name == ablation}
-    return [child for child in children if child.info.run_name == name and child.data.tags[PARENT] in meant]
+    by_id = [parent for parent in parents if len(ablation) >= SHORTEST_ID and parent.info.run_id.startswith(ablation)]
+    parent_ids = {parent.info.run_id for parent in by_id or parents if by_id or parent.info.run_name == ablation}
+    return [child for child in children if child.info.run_name == name and child.data.tags[PARENT] in parent_ids]
 
 
-def _ambiguity_warning(wanted: str, named: list[Any], entities: list[Any]) -> str:
+def _ambiguity_warning(wanted: str, matches: list[Any], entities: list[Any]) -> str:
     """The warning that a name is ambiguous: which run was taken, and how to name each of the others."""
     names = {entity.info.run_id: entity.info.run_name for entity in entities}
 
@@ -240,30 +240,30 @@ def _ambiguity_warning(wanted: str, named: list[Any], entities: list[Any]) -> st
         of = entity.data.tags.get(PARENT)
         return entity.info.run_name if of is None else f"{names.get(of, of)}/{entity.info.run_name}"
 
-    count = Counter(map(full, named))
+    count = Counter(map(full, matches))
     *others, newest = (
         f"'{full(entity)}'" if count[full(entity)] == 1 and full(entity) != wanted else entity.info.run_id[:SHOWN_ID]
-        for entity in named
+        for entity in matches
     )
     return (
-        f"{wanted!r} names {len(named)} that are recorded; this is the newest, {newest}. "
+        f"{wanted!r} names {len(matches)} that are recorded; this is the newest, {newest}. "
         f"To name another, say {' or '.join(reversed(others[-LISTED:]))}"
     )
 
 
-def _with_artifacts(client: TrackingClient, entities: list[Any], chosen: list[Any]) -> list[RecordedRun]:
-    """The chosen runs that have recorded their artifacts; `entities` has their parents."""
+def _with_artifacts(client: TrackingClient, entities: list[Any], selected: list[Any]) -> list[RecordedRun]:
+    """The selected runs that have recorded their artifacts; `entities` has their parents."""
     parents = {entity.info.run_id: entity for entity in entities if PARENT not in entity.data.tags}
     runs = []
-    for entity in chosen:
-        of_run = _read(client, entity, ARTIFACTS_FILE)
-        if of_run is not None:
+    for entity in selected:
+        content = _read(client, entity, ARTIFACTS_FILE)
+        if content is not None:
             parent = parents.get(entity.data.tags[PARENT])
-            runs.append(_recorded(client, entity, parent, RunArtifacts.model_validate_json(of_run)))
+            runs.append(_recorded_run(client, entity, parent, RunArtifacts.model_validate_json(content)))
     return runs
 
 
-def _recorded(client: TrackingClient, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:
+def _recorded_run(client: TrackingClient, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:
     baseline_episodes = None if parent is None else _read(client, parent, BASELINES_FILE)
     return RecordedRun(
         id=entity.info.run_id,

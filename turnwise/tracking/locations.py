@@ -71,10 +71,10 @@ def relocation(database: sqlite3.Connection, path: Path) -> Relocation | None:
         return None
     for (place,) in database.execute("SELECT artifact_location FROM experiments ORDER BY experiment_id"):
         parts = urlsplit(place or "")
-        written = url2pathname(parts.path) if parts.scheme == "file" else str(place)
+        location = url2pathname(parts.path) if parts.scheme == "file" else str(place)
         for ending in _BEGINNINGS:
-            if written.startswith("/") and written.endswith(ending):
-                former = Path(written.removesuffix(ending))
+            if location.startswith("/") and location.endswith(ending):
+                former = Path(location.removesuffix(ending))
                 return None if _is_same(former, now) else Relocation(former, now)
     return None
 

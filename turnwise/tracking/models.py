@@ -57,22 +57,22 @@ def logged_policy(
     `policy` is the name of its artifact, kind/digest.
     """
     experiment = run.info.experiment_id
-    found = client.search_logged_models([experiment], f"source_run_id = '{run.info.run_id}'")
-    known = next((model for model in found if model.tags.get(POLICY) == policy), None)
-    if known is None:
+    models = client.search_logged_models([experiment], f"source_run_id = '{run.info.run_id}'")
+    logged_model = next((model for model in models if model.tags.get(POLICY) == policy), None)
+    if logged_model is None:
         note = f"The weights are the artifact {policy}. Write them out: turnwise export {run.info.run_id} --to FOLDER"
-        known = client.create_logged_model(
+        logged_model = client.create_logged_model(
             experiment,
-            name=_allowed(run.info.run_name),
+            name=_model_name(run.info.run_name),
             source_run_id=run.info.run_id,
             tags=shortened_tags({POLICY: policy, EXTERNAL: "true", "mlflow.note.content": note}),
             params=dict(parameters),
             model_type=MODEL_TYPE,
         )
-    if str(known.status) != READY:  # new, or left by a process that was killed here
-        client.log_outputs(run.info.run_id, [mlflow().entities.LoggedModelOutput(known.model_id, iteration)])
-        client.finalize_logged_model(known.model_id, READY)
-    return LoggedPolicy(known.model_id, task_set, task_set_digest)
+    if str(logged_model.status) != READY:  # new, or left by a process that was killed here
+        client.log_outputs(run.info.run_id, [mlflow().entities.LoggedModelOutput(logged_model.model_id, iteration)])
+        client.finalize_logged_model(logged_model.model_id, READY)
+    return LoggedPolicy(logged_model.model_id, task_set, task_set_digest)
 
 
 def register_policy(client: TrackingClient, name: str, run_id: str, policy: str, folder: Path) -> str:
@@ -86,27 +86,27 @@ def register_policy(client: TrackingClient, name: str, run_id: str, policy: str,
     """
     run = client.get_run(run_id)
     models = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run_id}'")
-    logged = next((model for model in models if model.tags.get(POLICY) == policy), None)
-    if logged is None:
+    logged_model = next((model for model in models if model.tags.get(POLICY) == policy), None)
+    if logged_model is None:
         raise ConfigurationError(
             f"a policy must be one that a run was tested with to be registered; {run.info.run_name} has no {policy}",
             "TW-untested-policy",
         )
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name)
-    known = client.search_model_versions(f"name = '{name}'")
-    registered = next((each for each in known if each.tags.get(POLICY) == policy and each.run_id == run_id), None)
-    if registered is None:
-        _add_weights(client, logged.model_id, folder, name)
+    versions = client.search_model_versions(f"name = '{name}'")
+    model_version = next((each for each in versions if each.tags.get(POLICY) == policy and each.run_id == run_id), None)
+    if model_version is None:
+        _add_weights(client, logged_model.model_id, folder, name)
         with _as_default(
             client.tracking_uri
         ):  # MLflow looks the model up in the default store, whatever the client's is
-            registered = client.create_model_version(
-                name, f"models:/{logged.model_id}", run_id, tags={POLICY: policy}, model_id=logged.model_id
+            model_version = client.create_model_version(
+                name, f"models:/{logged_model.model_id}", run_id, tags={POLICY: policy}, model_id=logged_model.model_id
             )
-    _link_version(client, logged, registered)
-    client.set_registered_model_alias(name, BEST, registered.version)
-    return str(registered.version)
+    _link_version(client, logged_model, model_version)
+    client.set_registered_model_alias(name, BEST, model_version.version)
+    return str(model_version.version)
 
 
 def _add_weights(client: TrackingClient, model_id: str, folder: Path, name: str) -> None:
@@ -135,12 +135,12 @@ def _add_weights(client: TrackingClient, model_id: str, folder: Path, name: str)
     client.delete_logged_model_tag(model_id, EXTERNAL)
 
 
-def _link_version(client: TrackingClient, logged: Any, registered: Any) -> None:
+def _link_version(client: TrackingClient, logged_model: Any, model_version: Any) -> None:
     """Name a registered version in its logged model, once; `create_model_version` alone leaves the link out."""
-    version = {"name": registered.name, "version": registered.version}
-    linked = json.loads(logged.tags.get(VERSIONS, "[]"))
-    if version not in linked:
-        client.set_logged_model_tags(logged.model_id, {VERSIONS: json.dumps([*linked, version])})
+    version_entry = {"name": model_version.name, "version": model_version.version}
+    version_entries = json.loads(logged_model.tags.get(VERSIONS, "[]"))
+    if version_entry not in version_entries:
+        client.set_logged_model_tags(logged_model.model_id, {VERSIONS: json.dumps([*version_entries, version_entry])})
 
 
 @contextmanager
@@ -154,6 +154,6 @@ def _as_default(tracking_uri: str) -> Iterator[None]:
         mlflow().set_tracking_uri(before)
 
 
-def _allowed(name: str) -> str:
+def _model_name(name: str) -> str:
     """The name without the characters that MLflow refuses in a model's name."""
     return "".join("-" if letter in "/:.%\"'" else letter for letter in name)

@@ -40,21 +40,21 @@ def close_abandoned(tracking_uri: str) -> int:
     path = sqlite_file(tracking_uri)
     if path is not None and not os.access(path, os.W_OK):
         return 0
-    client, closed = TrackingClient(tracking_uri), 0
+    client, count = TrackingClient(tracking_uri), 0
     with _processes(tracking_uri).ended() as ended:
         for token, worked in ended.items():
-            for found in client.runs((PROCESS, token)):
-                if _is_abandoned(found, token, tracking_uri):
-                    closed += _close(client, found, token, int(worked * 1000))
-    return closed
+            for run in client.runs((PROCESS, token)):
+                if _is_abandoned(run, token, tracking_uri):
+                    count += _close(client, run, token, int(worked * 1000))
+    return count
 
 
-def _close(client: TrackingClient, found: Any, token: str, milliseconds: int) -> bool:
-    run_id, opened = found.info.run_id, client.mlflow  # opened before the lock, which it may take itself
+def _close(client: TrackingClient, run: Any, token: str, milliseconds: int) -> bool:
+    run_id, mlflow_client = run.info.run_id, client.mlflow  # opened before the lock, which it may take itself
     with alone(client.tracking_uri):
         if not _is_abandoned(client.run(run_id), token, client.tracking_uri):  # resumed meanwhile
             return False
-        opened.set_terminated(run_id, KILLED, max(milliseconds, found.info.start_time))
+        mlflow_client.set_terminated(run_id, KILLED, max(milliseconds, run.info.start_time))
         return True
 
 

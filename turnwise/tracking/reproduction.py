@@ -41,13 +41,13 @@ class ReproducedArtifact:
 
 def steps(recorded: RunArtifacts, again: RunArtifacts) -> list[ReproducedArtifact]:
     """Pairs of the artifacts of two runs, in the order in which they were made; None where a run lacks one."""
-    first, second = dict(_named(recorded)), dict(_named(again))
+    first, second = dict(_named_references(recorded)), dict(_named_references(again))
     return [ReproducedArtifact(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
 
 
-def first_difference(found: list[ReproducedArtifact]) -> ReproducedArtifact | None:
+def first_difference(artifacts: list[ReproducedArtifact]) -> ReproducedArtifact | None:
     """The earliest artifact that differs; None where all are equal."""
-    return next((step for step in found if not step.equal), None)
+    return next((step for step in artifacts if not step.equal), None)
 
 
 def differing_ingredients(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -71,17 +71,17 @@ def why_different(former: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def platform_differences(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The differences of two platforms (`turnwise.store.run_environment.platform`), one phrase each."""
     one, other = ({"vendor": "", "flags": [], **platform.get("processor", {})} for platform in (former, now))
-    found = []
+    differences = []
     if lacking := set(one["flags"]) - set(other["flags"]):
-        found.append(f"made on a processor with {_foundation(lacking)}; this one has none")
+        differences.append(f"made on a processor with {_foundation(lacking)}; this one has none")
     if added := set(other["flags"]) - set(one["flags"]):
-        found.append(f"made on a processor without {_foundation(added)}; this one has it")
+        differences.append(f"made on a processor without {_foundation(added)}; this one has it")
     if one["vendor"] != other["vendor"]:
-        found.append(f"made on a processor of {one['vendor']}; this one is of {other['vendor']}")
+        differences.append(f"made on a processor of {one['vendor']}; this one is of {other['vendor']}")
     for name in dict.fromkeys([*former, *now]):
         for path, then, here in _differing(former.get(name), now.get(name), name) if name != "processor" else ():
-            found.append(f"made with {path} {_worded(then)}; here it is {_worded(here)}")
-    return found
+            differences.append(f"made with {path} {_worded(then)}; here it is {_worded(here)}")
+    return differences
 
 
 def _foundation(flags: set[str]) -> str:
@@ -95,14 +95,14 @@ def _worded(value: Any) -> str:
     return "absent" if value is None else str(value)
 
 
-def _named(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
+def _named_references(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
     order = (*(f"{split}_task_set" for split in SPLITS), "demonstrations", "tokenizer", "warm_start")
     yield from ((name, run.prepared[name]) for name in order if name in run.prepared)
     yield "start: evaluation", run.start
     if run.start_at_horizon is not None:
         yield "start: evaluation at the horizon", run.start_at_horizon
-    for number, made in enumerate(run.iterations, start=1):
-        yield from ((f"iteration {number}: {name}", reference) for name, reference in made.items())
+    for number, outputs in enumerate(run.iterations, start=1):
+        yield from ((f"iteration {number}: {name}", reference) for name, reference in outputs.items())
     if run.test is not None:
         yield "test: evaluation", run.test
     if run.test_at_horizon is not None:
@@ -115,5 +115,5 @@ def _differing(one: Any, other: Any, path: str) -> list[tuple[str, Any, Any]]:
         return []
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = dict.fromkeys([*one, *other])
-        return [found for key in keys for found in _differing(one.get(key), other.get(key), f"{path}.{key}")]
+        return [leaf for key in keys for leaf in _differing(one.get(key), other.get(key), f"{path}.{key}")]
     return [(path, one, other)]

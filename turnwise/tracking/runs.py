@@ -109,11 +109,11 @@ class TrackedRun:
 
         Raises ConfigurationError where a parameter was recorded with another value.
         """
-        recorded = self._entity.data.params
+        recorded_parameters = self._entity.data.params
         different = [
-            f"{key}: {recorded[key]} -> {value}"
+            f"{key}: {recorded_parameters[key]} -> {value}"
             for key, value in parameters.items()
-            if recorded.get(key, value) != value
+            if recorded_parameters.get(key, value) != value
         ]
         if different:
             raise ConfigurationError(
@@ -125,12 +125,12 @@ class TrackedRun:
             if tag in self._entity.data.tags:
                 self._client.delete_tag(self.id, tag)
         entities = mlflow().entities
-        marked = {**shortened_tags(tags), **ownership(self._client.tracking_uri)}
-        self._client.log_batch(self.id, tags=[entities.RunTag(*tag) for tag in marked.items()])
+        all_tags = {**shortened_tags(tags), **ownership(self._client.tracking_uri)}
+        self._client.log_batch(self.id, tags=[entities.RunTag(*tag) for tag in all_tags.items()])
         # Last: a run that is RUNNING under the token of a dead process would be closed.
         if self._entity.info.status != "RUNNING":
             self._client.update_run(self.id, status="RUNNING")
-        missing = [entities.Param(key, value) for key, value in parameters.items() if key not in recorded]
+        missing = [entities.Param(key, value) for key, value in parameters.items() if key not in recorded_parameters]
         for batch in batches(missing, PARAMETERS_PER_BATCH):
             self._client.log_batch(self.id, params=batch)
 
@@ -187,8 +187,8 @@ class TrackedRun:
         """
         values = finite(metrics)
         with alone(self._client.tracking_uri):
-            recorded = self._client.run(self.id).data.metrics
-            new = {name: value for name, value in values.items() if recorded.get(name) != value}
+            recorded_metrics = self._client.run(self.id).data.metrics
+            new = {name: value for name, value in values.items() if recorded_metrics.get(name) != value}
             self._log_metrics(_entries(new, 0, int(time.time() * 1000), policy))
 
     def log_dataset(self, dataset: Dataset) -> None:
@@ -325,9 +325,9 @@ class TrackedRun:
             return
         with alone(self._client.tracking_uri):
             self._read_again()
-            owned = ownership(self._client.tracking_uri)
+            owner_tags = ownership(self._client.tracking_uri)
             if self._entity.info.status == KILLED:  # with another process that had it open, too
-                for tag in owned.items():
+                for tag in owner_tags.items():
                     self._client.set_tag(self.id, *tag)
                 self._client.update_run(self.id, status="RUNNING")
             yield not self.finished
@@ -346,15 +346,15 @@ class TrackedRun:
             self._client.set_tag(self.id, WRITER, self._own_id)
 
     def _compare_result(self, result_digest: str) -> None:
-        recorded = self._entity.data.tags.get(RESULT)
-        if recorded == result_digest:
+        recorded_digest = self._entity.data.tags.get(RESULT)
+        if recorded_digest == result_digest:
             return
         self._client.set_tag(self.id, LATER_RESULT, result_digest)
         _logger.warning(
             "the same configuration must give the same result; MLflow run %s finished with %s, and now it is %s: "
             "the code, the machine or the number of threads differs. The run keeps what was recorded first",
             self.id,
-            recorded,
+            recorded_digest,
             result_digest,
         )
 
@@ -365,8 +365,8 @@ class TrackedRun:
     def _steps(self, name: str) -> set[int]:
         """The steps at which a metric is recorded. Cached, and read again when another process has added to it."""
         if name not in self._recorded_steps:
-            known = name in self._entity.data.metrics
-            history = self._client.get_metric_history(self.id, name) if known else []
+            is_recorded = name in self._entity.data.metrics
+            history = self._client.get_metric_history(self.id, name) if is_recorded else []
             self._recorded_steps[name] = {metric.step for metric in history}
         return self._recorded_steps[name]
 
@@ -374,6 +374,6 @@ class TrackedRun:
 def _entries(
     metrics: Mapping[str, float], step: int, milliseconds: int, policy: LoggedPolicy | None = None
 ) -> list[Any]:
-    of_policy = (policy.id, policy.task_set, policy.task_set_digest) if policy is not None else ()
+    model_fields = (policy.id, policy.task_set, policy.task_set_digest) if policy is not None else ()
     # MLflow is imported within, so that a repeat, which has nothing to record, does without it.
-    return [mlflow().entities.Metric(name, value, milliseconds, step, *of_policy) for name, value in metrics.items()]
+    return [mlflow().entities.Metric(name, value, milliseconds, step, *model_fields) for name, value in metrics.items()]

@@ -45,17 +45,17 @@ def log_traces(
     match that of turns.
     """
     aligned = _one_per_turn(trajectories, advantages)
-    recorded = _recorded(client, run, label)
+    has_spans_by_id = _recorded_traces(client, run, label)
     now = time.time_ns()
     store = mlflow().tracing.client.TracingClient(client.tracking_uri)
     spans: list[Any] = []
-    for trajectory, of_turns in zip(trajectories, aligned, strict=True):
+    for trajectory, turn_advantages in zip(trajectories, aligned, strict=True):
         digits = _digits(run.info.run_id, label, str(trajectory.group), str(trajectory.replica), length=32)
-        if recorded.get(f"tr-{digits}"):
+        if has_spans_by_id.get(f"tr-{digits}"):
             continue
-        episode = _episode_spans(digits, trajectory, of_turns, now)
+        episode = _episode_spans(digits, trajectory, turn_advantages, now)
         # Before the spans: to add the summary of a trace that has spans takes MLflow twice as long.
-        if f"tr-{digits}" not in recorded:
+        if f"tr-{digits}" not in has_spans_by_id:
             store.start_trace(_information(run, label, trajectory, episode[0], weights, model))
         spans += episode
     if spans:
@@ -68,16 +68,16 @@ def _one_per_turn(
     turns = [len(trajectory.turns) for trajectory in trajectories]
     if advantages is None:
         return [[None] * count for count in turns]
-    if [len(of_turns) for of_turns in advantages] != turns:
+    if [len(turn_advantages) for turn_advantages in advantages] != turns:
         raise ConfigurationError(
             f"advantages must have one number per turn of each trajectory, {turns}; "
-            f"found {[len(of_turns) for of_turns in advantages]}",
+            f"found {[len(turn_advantages) for turn_advantages in advantages]}",
             "TW-advantage-shape",
         )
     return advantages
 
 
-def _recorded(client: Any, run: Any, label: str) -> dict[str, bool]:
+def _recorded_traces(client: Any, run: Any, label: str) -> dict[str, bool]:
     """The ids of the traces under a label, each with whether it has its spans: a kill may have left its summary alone.
 
     MLflow tags a trace when it gets spans.

@@ -49,17 +49,17 @@ def mlflow_name(name: str) -> str:
     """The name under which MLflow has what is called `name`, the same for equal names. Of at most `LONGEST` characters;
     a cut name ends with a digest of the whole.
     """
-    written = "/".join(map(_part, _REFUSED.sub(_written, name).split("/")))
-    if written.startswith(".."):
-        written = f"_x2e_{written[1:]}"
-    if len(written) <= LONGEST:
-        return written
+    safe_name = "/".join(map(_part, _REFUSED.sub(_escape, name).split("/")))
+    if safe_name.startswith(".."):
+        safe_name = f"_x2e_{safe_name[1:]}"
+    if len(safe_name) <= LONGEST:
+        return safe_name
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
-    return f"{written[: LONGEST - len(digest) - 1].rstrip('/.')}_{digest}"
+    return f"{safe_name[: LONGEST - len(digest) - 1].rstrip('/.')}_{digest}"
 
 
-def _written(refused: re.Match[str]) -> str:
-    character = refused.group()
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
     return WORDS.get(character, f"_x{ord(character):x}_")
 
 
