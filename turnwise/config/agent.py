@@ -13,14 +13,14 @@ from turnwise.errors import ConfigurationError
 from turnwise.world import Reward, World
 
 
-def _require_options(section: Section, key: str, needed: Set[str], read: Set[str], what: str = "policy") -> None:
+def _require_options(section: Section, key: str, needed: Set[str], own_options: Set[str], what: str = "policy") -> None:
     """Raise ConfigurationError unless a section has the options that its `key` needs, and no others than it reads."""
     which, options = getattr(section, key), {name for name, value in section if name != key and value is not None}
     if missing := sorted(needed - options):
         raise ConfigurationError(
             f"the {what} {which!r} must have {' and '.join(missing)}; found none", "TW-missing-option"
         )
-    if unread := sorted(options - read):
+    if unread := sorted(options - own_options):
         raise ConfigurationError(
             f"the {what} {which!r} does not read {' and '.join(unread)}: leave it out, or null", "TW-unread-option"
         )
@@ -73,8 +73,8 @@ class ModeSection(Section):
     @model_validator(mode="after")
     def _require_own_options(self) -> Self:
         common = {"tokens", "train_thoughts", "signs", "negative_below"}
-        read = {"plain": set[str](), "plan": {*common, "every"}, "reflect": {*common, "attempts"}}[self.name]
-        _require_options(self, "name", read & {"tokens"}, read, what="mode")
+        own_options = {"plain": set[str](), "plan": {*common, "every"}, "reflect": {*common, "attempts"}}[self.name]
+        _require_options(self, "name", own_options & {"tokens"}, own_options, what="mode")
         return self
 
 
@@ -126,11 +126,11 @@ class Agent(Section):
 
     @model_validator(mode="after")
     def _require_plain_examples(self) -> Self:
-        found = (self.instruction, self.mode.name, self.thoughts)
-        if self.examples and found != (True, "plain", "kept"):
+        options = (self.instruction, self.mode.name, self.thoughts)
+        if self.examples and options != (True, "plain", "kept"):
             raise ConfigurationError(
                 "examples need instruction: true, mode.name plain, and thoughts kept; found "
-                f"{str(found[0]).lower()}, {found[1]}, {found[2]}: change these, or set examples to 0",
+                f"{str(options[0]).lower()}, {options[1]}, {options[2]}: change these, or set examples to 0",
                 "TW-conflicting-options",
             )
         return self
@@ -138,22 +138,22 @@ class Agent(Section):
     @model_validator(mode="after")
     def _require_answers_to_calls(self) -> Self:
         """Refuse what shows an answer in the user's words, or not at all, where a template expects the role `tool`."""
-        found = (self.mode.name, self.context.policy, self.thoughts)
-        if self.format == NATIVE_TOOLS and (found[0] != "plain" or found[1] == "summary" or found[2] != "kept"):
+        options = (self.mode.name, self.context.policy, self.thoughts)
+        if self.format == NATIVE_TOOLS and (options[0] != "plain" or options[1] == "summary" or options[2] != "kept"):
             raise ConfigurationError(
                 "format: native-tools needs mode.name plain, context.policy full or window, and thoughts kept; found "
-                f"{', '.join(found)}: change these, or set format to tool-json",
+                f"{', '.join(options)}: change these, or set format to tool-json",
                 "TW-conflicting-options",
             )
         return self
 
     @field_validator("context_tokens")
     @classmethod
-    def _require_room(cls, tokens: int, read: ValidationInfo) -> int:
-        if not {"maximum_reply_tokens", "mode", "context"} <= read.data.keys():
+    def _require_room(cls, tokens: int, info: ValidationInfo) -> int:
+        if not {"maximum_reply_tokens", "mode", "context"} <= info.data.keys():
             return tokens
-        reply = max(read.data["maximum_reply_tokens"], read.data["mode"].tokens or 0)
-        summary = read.data["context"].summary_tokens or 0
+        reply = max(info.data["maximum_reply_tokens"], info.data["mode"].tokens or 0)
+        summary = info.data["context"].summary_tokens or 0
         if reply + summary >= tokens:
             raise ConfigurationError(
                 "must hold more than the longest reply and, where there is one, the longest summary; found "
@@ -179,9 +179,9 @@ not ask for one has the same episodes as if there were none."""
 AGENT_REWARDS: Mapping[str, Reward] = {**ALWAYS_GIVEN, **GIVEN_ON_REQUEST}
 
 
-def requested_rewards(named: Collection[str], world: World) -> tuple[str, ...]:
+def requested_rewards(names: Collection[str], world: World) -> tuple[str, ...]:
     """Those of `GIVEN_ON_REQUEST` among the names; a world's reward of the same name is the world's."""
-    return tuple(name for name in GIVEN_ON_REQUEST if name in named and name not in world.rewards)
+    return tuple(name for name in GIVEN_ON_REQUEST if name in names and name not in world.rewards)
 
 
 class AddedReward(Section):

@@ -51,7 +51,7 @@ def _refusal(mistake: Any, model: type[BaseModel]) -> ConfigurationError:
     if mistake["type"] == "extra_forbidden":
         return ConfigurationError(f"{key}: {unknown(str(path[-1]), _fields_at(model, path[:-1]))}", "TW-unknown-option")
     required = requirement(mistake)
-    must, found = required.message, "nothing" if mistake["type"] == "missing" else reprlib.repr(mistake["input"])
+    must, input_text = required.message, "nothing" if mistake["type"] == "missing" else reprlib.repr(mistake["input"])
     if mistake["type"] == "model_type":
         must = f"must be a section with {', '.join(_fields_at(model, path))}"
     if not key:
@@ -60,7 +60,7 @@ def _refusal(mistake: Any, model: type[BaseModel]) -> ConfigurationError:
     if mistake["type"] == "literal_error":
         suggestion = peer_answer(key, mistake["input"]) or meant(mistake["input"], _choices(mistake))
     line = f"{key}{' ' if must.startswith('must ') else ': '}{must}"
-    return ConfigurationError(line if "; found " in line else f"{line}; found {found}{suggestion}", required.code)
+    return ConfigurationError(line if "; found " in line else f"{line}; found {input_text}{suggestion}", required.code)
 
 
 REQUIREMENTS = {
@@ -110,17 +110,17 @@ def _choices(mistake: Any) -> list[str]:
     return [text or number for text, number in re.findall(r"'([^']+)'|(\d+)", mistake["ctx"]["expected"])]
 
 
-def with_places(message: str, written: Callable[[tuple[str | int, ...]], Written | None]) -> str:
+def with_places(message: str, lookup: Callable[[tuple[str | int, ...]], Written | None]) -> str:
     """A message with each line prefixed by the place of the key that it is about, `file:line:column: `.
 
-    `written` returns where a key was written. Of several keys in a line, the one written last (in the topmost layer)
+    `lookup` returns where a key was written. Of several keys in a line, the one written last (in the topmost layer)
     gives the place; among equals the first, which for an error of a variant is the variant. Lines without a key that
     was written in a file stay unchanged.
     """
     lines = []
     for line in message.split("\n"):
-        found = [each for keys in _keys_in(line) if (each := written(keys)) is not None]
-        place = max(found, key=lambda each: each.layer).place if found else ""
+        places = [each for keys in _keys_in(line) if (each := lookup(keys)) is not None]
+        place = max(places, key=lambda each: each.layer).place if places else ""
         lines.append(f"{place}: {line}" if place else line)
     return "\n".join(lines)
 
@@ -145,4 +145,4 @@ def _section_in(annotation: Any) -> Any:
     """The section that an annotation is or holds, as `dict[str, AlarmRule | None]` does; None where there is none."""
     if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
         return annotation
-    return next((found for inner in get_args(annotation) if (found := _section_in(inner)) is not None), None)
+    return next((section for inner in get_args(annotation) if (section := _section_in(inner)) is not None), None)

@@ -52,20 +52,20 @@ def require_kernels(hidden: int, heads: int, engine: str) -> None:
         )
 
 
-def require_processes(compute: Compute, adapter: Adapter | None, of_warm_start: str | None = None) -> None:
+def require_processes(compute: Compute, adapter: Adapter | None, warm_start_optimizer: str | None = None) -> None:
     """Raise ConfigurationError for what several processes cannot slice: an adapter, compiled layers, held moments, and
     Muon, which a warm start may take for its optimizer.
     """
     if compute.learner_processes == 1:
         return
-    for key, found, wanted in (
+    for key, conflict, wanted in (
         ("compute.compiled", compute.compiled, "false"),
         ("compute.offload_moments", compute.offload_moments, "false"),
         ("compute.moments", compute.moments != "float32", "float32"),
         ("optimization.adapter", adapter, "null"),
-        ("warm_start.optimizer", of_warm_start == "muon", "adamw"),
+        ("warm_start.optimizer", warm_start_optimizer == "muon", "adamw"),
     ):
-        if found:
+        if conflict:
             raise ConfigurationError(
                 f"{key} must be {wanted} where compute.learner_processes is above 1, since it cannot be sliced over "
                 f"them; found compute.learner_processes: {compute.learner_processes}: set it to 1, or this to {wanted}",

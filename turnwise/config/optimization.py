@@ -58,8 +58,8 @@ class ReferencePenalty(Section):
 
     @field_validator("adaptive")
     @classmethod
-    def _require_loss(cls, adaptive: AdaptivePenalty | None, read: ValidationInfo) -> AdaptivePenalty | None:
-        if adaptive is not None and read.data.get("place") == "reward":
+    def _require_loss(cls, adaptive: AdaptivePenalty | None, info: ValidationInfo) -> AdaptivePenalty | None:
+        if adaptive is not None and info.data.get("place") == "reward":
             raise ConfigurationError(
                 "must be left out with place reward, since it follows the divergence that an update measures; found "
                 "both: set place to loss, or leave it out",
@@ -69,19 +69,19 @@ class ReferencePenalty(Section):
 
     @field_validator("clamp")
     @classmethod
-    def _require_k3(cls, clamp: float | None, read: ValidationInfo) -> float | None:
-        if clamp is not None and read.data.get("estimator", "k3") not in ("k3", "k3+"):
+    def _require_k3(cls, clamp: float | None, info: ValidationInfo) -> float | None:
+        if clamp is not None and info.data.get("estimator", "k3") not in ("k3", "k3+"):
             raise ConfigurationError(
                 f"belongs to the estimator k3, whose exponential it bounds; found {clamp} with "
-                f"{read.data['estimator']}: leave it out, or set estimator to k3",
+                f"{info.data['estimator']}: leave it out, or set estimator to k3",
                 "TW-unread-option",
             )
         return clamp
 
     @field_validator("reweighted")
     @classmethod
-    def _require_unbiased(cls, reweighted: bool, read: ValidationInfo) -> bool:
-        estimator, place = read.data.get("estimator", "k3"), read.data.get("place", "loss")
+    def _require_unbiased(cls, reweighted: bool, info: ValidationInfo) -> bool:
+        estimator, place = info.data.get("estimator", "k3"), info.data.get("place", "loss")
         if reweighted and (estimator != "k3" or place != "loss"):
             raise ConfigurationError(
                 "must be false but for the estimator k3 in the loss, whose gradient becomes that of KL(pi || ref); "
@@ -92,14 +92,14 @@ class ReferencePenalty(Section):
 
     @field_validator("place")
     @classmethod
-    def _require_gradient(cls, place: str, read: ValidationInfo) -> str:
-        if place == "loss" and read.data.get("estimator") == "k1":
+    def _require_gradient(cls, place: str, info: ValidationInfo) -> str:
+        if place == "loss" and info.data.get("estimator") == "k1":
             raise ConfigurationError(
                 "must be reward for the estimator k1, whose gradient in the loss is that of log pi(token), zero in "
                 "expectation: it adds noise, holds nothing back; found loss: set place to reward, or estimator to k2",
                 "TW-conflicting-options",
             )
-        if place == "reward" and read.data.get("estimator") == "k3+":
+        if place == "reward" and info.data.get("estimator") == "k3+":
             raise ConfigurationError(
                 "must be loss for the estimator k3+, which is k3 with the gradient of k2: a reward has none; found "
                 "reward: set estimator to k3, or place to loss",
@@ -125,8 +125,8 @@ class SequenceMask(Section):
 
     @field_validator("high")
     @classmethod
-    def _require_ratio(cls, high: float, read: ValidationInfo) -> float:
-        if read.data.get("of") == "k1" and high < 1.0:
+    def _require_ratio(cls, high: float, info: ValidationInfo) -> float:
+        if info.data.get("of") == "k1" and high < 1.0:
             raise ConfigurationError(
                 f"must be at least 1 for k1: a ratio of 1 is no mismatch at all; found {high}", "TW-option-range"
             )
@@ -134,10 +134,10 @@ class SequenceMask(Section):
 
     @field_validator("low")
     @classmethod
-    def _require_k1(cls, low: float | None, read: ValidationInfo) -> float | None:
-        if low is not None and read.data.get("of", "k1") != "k1":
+    def _require_k1(cls, low: float | None, info: ValidationInfo) -> float | None:
+        if low is not None and info.data.get("of", "k1") != "k1":
             raise ConfigurationError(
-                f"must be left out but for k1, which has a sign; found {low} with {read.data['of']}", "TW-unread-option"
+                f"must be left out but for k1, which has a sign; found {low} with {info.data['of']}", "TW-unread-option"
             )
         if low is not None and low > 1.0:
             raise ConfigurationError(
@@ -175,8 +175,8 @@ class ImportanceCorrection(Section):
 
     @field_validator("high", "low", "over_mean")
     @classmethod
-    def _require_weights(cls, value: Any, read: ValidationInfo) -> Any:
-        if value not in (None, False) and read.data.get("kind") == "none":
+    def _require_weights(cls, value: Any, info: ValidationInfo) -> Any:
+        if value not in (None, False) and info.data.get("kind") == "none":
             raise ConfigurationError(
                 f"must be left out with kind none, which has no weights; found {value}: leave it out",
                 "TW-unread-option",
@@ -185,8 +185,8 @@ class ImportanceCorrection(Section):
 
     @field_validator("sequence_mask")
     @classmethod
-    def _require_something(cls, mask: SequenceMask | None, read: ValidationInfo) -> SequenceMask | None:
-        if mask is None and read.data.get("kind") == "none":
+    def _require_something(cls, mask: SequenceMask | None, info: ValidationInfo) -> SequenceMask | None:
+        if mask is None and info.data.get("kind") == "none":
             raise ConfigurationError(
                 "must be set with kind none, which corrects nothing else; found null: set kind, or this",
                 "TW-missing-option",
@@ -279,8 +279,8 @@ class UpdateOptions(Section):
 
     @field_validator("final_learning_rate_share")
     @classmethod
-    def _require_schedule(cls, share: float | None, read: ValidationInfo) -> float | None:
-        if share is not None and read.data.get("learning_rate_schedule") == "constant":
+    def _require_schedule(cls, share: float | None, info: ValidationInfo) -> float | None:
+        if share is not None and info.data.get("learning_rate_schedule") == "constant":
             raise ConfigurationError(
                 f"must be left out with the schedule 'constant', which never falls; found {share}: leave it out, or "
                 "set learning_rate_schedule to linear or cosine",
@@ -290,18 +290,18 @@ class UpdateOptions(Section):
 
     @field_validator("aggregation_constant")
     @classmethod
-    def _require_constant(cls, constant: float | None, read: ValidationInfo) -> float | None:
-        if "aggregation" not in read.data:
+    def _require_constant(cls, constant: float | None, info: ValidationInfo) -> float | None:
+        if "aggregation" not in info.data:
             return constant
-        if read.data["aggregation"] == "constant" and constant is None:
+        if info.data["aggregation"] == "constant" and constant is None:
             raise ConfigurationError(
                 "must be a number above 0; found None: the aggregation 'constant' divides by it; the most tokens that "
                 "a trajectory may reply is usual",
                 "TW-missing-option",
             )
-        if read.data["aggregation"] != "constant" and constant is not None:
+        if info.data["aggregation"] != "constant" and constant is not None:
             raise ConfigurationError(
-                f"must be left out with the aggregation {read.data['aggregation']!r}, which has none; found "
+                f"must be left out with the aggregation {info.data['aggregation']!r}, which has none; found "
                 f"{constant}: leave it out, or set aggregation to constant",
                 "TW-unread-option",
             )

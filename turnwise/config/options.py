@@ -25,21 +25,21 @@ def read_options(name: str, rule: Callable[..., Any], options: Mapping[str, Any]
     Raises ConfigurationError for an option that the rule does not have, for a value that its annotation refuses, and
     for one without a default that is missing.
     """
-    model = _model_of(rule)
+    model = _options_model(rule)
     known = list(model.model_fields)
     for option in options:
         if option not in known:
             has = f"the options of {name!r} are {', '.join(known)}" if known else f"{name!r} has no options"
             raise ConfigurationError(f"{has}; found {option!r}{meant(option, known)}", "TW-unknown-option")
     try:
-        read = model(**options)
+        values = model(**options)
     except ValidationError as error:
         raise ConfigurationError(explain(error, model)) from None
-    return {option: getattr(read, option) for option in known}
+    return {option: getattr(values, option) for option in known}
 
 
 @cache
-def _model_of(rule: Callable[..., Any]) -> type[BaseModel]:
+def _options_model(rule: Callable[..., Any]) -> type[BaseModel]:
     """A strict model with one field for each keyword-only parameter."""
     options = {
         name: parameter
@@ -47,8 +47,8 @@ def _model_of(rule: Callable[..., Any]) -> type[BaseModel]:
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
     # Of the options alone: what else the rule takes may be named for the type checker only, as torch's tensors are.
-    written = SimpleNamespace(__annotations__={name: rule.__annotations__[name] for name in options})
-    annotations = get_type_hints(written, inspect.unwrap(rule).__globals__, include_extras=True)
+    holder = SimpleNamespace(__annotations__={name: rule.__annotations__[name] for name in options})
+    annotations = get_type_hints(holder, inspect.unwrap(rule).__globals__, include_extras=True)
     fields: dict[str, Any] = {
         name: (annotations[name], ... if parameter.default is inspect.Parameter.empty else parameter.default)
         for name, parameter in options.items()

@@ -60,20 +60,20 @@ class Layered:
 
     def _merge(self, changes: Mapping[str, Any]) -> None:
         """Merge sections into the values, as a new layer."""
-        kept = {key: value for key, value in self.values.items() if key not in REPLACED_WHOLE or key not in changes}
-        self.values = merged(kept, changes)
+        base = {key: value for key, value in self.values.items() if key not in REPLACED_WHOLE or key not in changes}
+        self.values = merged(base, changes)
         self._layers += 1
 
     def _lay_file(self, path: Path) -> None:
-        document = _document_of(path)
+        document = _read_document(path)
         changes = _sections(document, path)
         self._merge(changes)
-        shown = _display_path(path)
+        display_path = _display_path(path)
         for keys, place in document.places.items():
             replaces = keys[0] in REPLACED_WHOLE if len(keys) == 1 else isinstance(_value_at(keys, changes), list)
             if replaces and keys in self._places:
                 self._forget(keys)
-            self._places[keys] = Written(self._layers, f"{shown}:{place.line}:{place.column}")
+            self._places[keys] = Written(self._layers, f"{display_path}:{place.line}:{place.column}")
 
     def set(self, key: str, value: Any) -> None:
         """Set one dotted key. Raises ConfigurationError where a part of its path is not a mapping."""
@@ -129,15 +129,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
     Raises ConfigurationError.
     """
-    return _sections(_document_of(path), path)
+    return _sections(_read_document(path), path)
 
 
-def _document_of(path: Path) -> YamlDocument:
+def _read_document(path: Path) -> YamlDocument:
     try:
         if not path.is_file():
-            found = "a folder" if path.is_dir() else "none"
+            kind = "a folder" if path.is_dir() else "none"
             raise ConfigurationError(
-                f"a parameters file must exist; found {found} at {_display_path(path)}{_meant(path)}", "TW-missing-file"
+                f"a parameters file must exist; found {kind} at {_display_path(path)}{_meant(path)}", "TW-missing-file"
             )
         content = path.read_bytes()
     except OSError as error:
@@ -149,9 +149,9 @@ def _document_of(path: Path) -> YamlDocument:
 
 def _sections(document: YamlDocument, path: Path) -> dict[str, Any]:
     if not isinstance(document.value, dict):
-        found = "nothing" if document.value is None else type(document.value).__name__
+        type_name = "nothing" if document.value is None else type(document.value).__name__
         raise ConfigurationError(
-            f"{_display_path(path)}: must hold a mapping of sections; found {found}", "TW-not-a-section"
+            f"{_display_path(path)}: must hold a mapping of sections; found {type_name}", "TW-not-a-section"
         )
     return document.value
 
@@ -164,19 +164,19 @@ def _display_path(path: Path) -> str:
 def _meant(path: Path) -> str:
     """The suggestion `: did you mean ...?` for a file that does not exist; empty where no file has a similar name."""
     folder = next((each for each in path.parents if each.is_dir()), Path())
-    known = {_display_path(each): each.name for each in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")])}
-    found = difflib.get_close_matches(_display_path(path), known, n=1, cutoff=0.8)
-    found += [each for each, name in known.items() if difflib.get_close_matches(path.name, [name], cutoff=0.8)]
-    return f": did you mean {found[0]!r}?" if found else ""
+    files = {_display_path(each): each.name for each in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")])}
+    matches = difflib.get_close_matches(_display_path(path), files, n=1, cutoff=0.8)
+    matches += [each for each, name in files.items() if difflib.get_close_matches(path.name, [name], cutoff=0.8)]
+    return f": did you mean {matches[0]!r}?" if matches else ""
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
     """Parse `a.b=value` into (dotted key, value), with the value read as YAML. Raises ConfigurationError."""
     key, equals, text = setting.partition("=")
     if not equals or not key.strip(".") or len(key.split(".")) > DEEPEST:
-        shown = setting if len(setting) <= 80 else f"{setting[:80]}..."
+        excerpt = setting if len(setting) <= 80 else f"{setting[:80]}..."
         raise ConfigurationError(
-            f"a setting must be KEY=VALUE, e.g. credit.estimator=mt-grpo; found {shown!r}", "TW-option-format"
+            f"a setting must be KEY=VALUE, e.g. credit.estimator=mt-grpo; found {excerpt!r}", "TW-option-format"
         )
     if not all(key.split(".")):
         raise ConfigurationError(

@@ -67,14 +67,15 @@ def peer_answer(key: str, name: object) -> str:
     `key` may be the end of a dotted key, such as `aggregation`. Rows that set this key come before those that set
     others. Empty for a name that no other system has.
     """
-    found: dict[str, list[str]] = {}
+    systems_by_settings: dict[str, list[str]] = {}
     rows = list(_rows_named(str(name)))
-    of_key = [row for row in rows if any(ours == key or ours.endswith(f".{key}") for ours in row.ours)]
-    for row in of_key or rows:
-        found.setdefault(row.settings(), []).append("papers" if row.system == PAPERS else f"{row.system} ({row.key})")
-    if not found:
+    key_rows = [row for row in rows if any(ours == key or ours.endswith(f".{key}") for ours in row.ours)]
+    for row in key_rows or rows:
+        system = "papers" if row.system == PAPERS else f"{row.system} ({row.key})"
+        systems_by_settings.setdefault(row.settings(), []).append(system)
+    if not systems_by_settings:
         return ""
-    answers = (f"in {', '.join(systems)} that is {settings}" for settings, systems in found.items())
+    answers = (f"in {', '.join(systems)} that is {settings}" for settings, systems in systems_by_settings.items())
     return f": {'; '.join(answers)}. See docs/coming-from.md"
 
 

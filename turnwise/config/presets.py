@@ -62,19 +62,19 @@ def _require_agreement(
 ) -> None:
     """Raise ConfigurationError where a variant sets a key to another value than its preset; shares may vary."""
     for part in (part for part in preset if part in own):
-        key, value, found = ".".join((*within, part)), preset[part], own[part]
+        key, value, own_value = ".".join((*within, part)), preset[part], own[part]
         if isinstance(value, Mapping):
-            if isinstance(found, Mapping):
-                _require_agreement(name, value, found, (*within, part))
+            if isinstance(own_value, Mapping):
+                _require_agreement(name, value, own_value, (*within, part))
         elif part == "share":
-            if not isinstance(found, int | float) or not SHARES[0] <= found <= SHARES[1]:
+            if not isinstance(own_value, int | float) or not SHARES[0] <= own_value <= SHARES[1]:
                 raise ConfigurationError(
                     f"the preset {name!r} keeps from {SHARES[0]:g} to {SHARES[1]:g} of the groups; found {key}: "
-                    f"{found!r}",
+                    f"{own_value!r}",
                     "TW-option-range",
                 )
-        elif found != value:
+        elif own_value != value:
             raise ConfigurationError(
-                f"the preset {name!r} sets {key}: {value!r}; found {found!r}: leave one of the two out",
+                f"the preset {name!r} sets {key}: {value!r}; found {own_value!r}: leave one of the two out",
                 "TW-contradicted-preset",
             )

@@ -55,8 +55,8 @@ class Runner(Section):
 
     @model_validator(mode="after")
     def _require_own_keys(self) -> Self:
-        read = READ_BY[self.kind]
-        for key in sorted(self.model_fields_set - {"kind", *read}):
+        own_keys = READ_BY[self.kind]
+        for key in sorted(self.model_fields_set - {"kind", *own_keys}):
             if getattr(self, key) != type(self).model_fields[key].default:
                 reader = next(kind for kind, keys in READ_BY.items() if key in keys)
                 raise ConfigurationError(
@@ -85,11 +85,11 @@ class Runner(Section):
             )
         return Runner(kind="processes", workers=processes)
 
-    def require_cards(self, device: str, taken: int = 1) -> None:
+    def require_cards(self, device: str, run_cards: int = 1) -> None:
         """Raise ConfigurationError where a run that takes so many cards would get fewer of the cluster."""
-        if self.kind == "ray" and device != "cpu" and self.cards < taken > 1:
+        if self.kind == "ray" and device != "cpu" and self.cards < run_cards > 1:
             raise ConfigurationError(
-                f"compute.runner.cards must be at least the cards that a run takes, {taken}, by "
+                f"compute.runner.cards must be at least the cards that a run takes, {run_cards}, by "
                 "compute.learner_processes, compute.engines, compute.tensor_parallel and compute.engines_apart; found "
                 f"{self.cards:g}: raise it",
                 "TW-too-few-cards",

@@ -90,16 +90,16 @@ class WorldSection(Section):
 
     @field_validator("preset")
     @classmethod
-    def _require_known_preset(cls, preset: str, read: ValidationInfo) -> str:
-        if "name" in read.data:
-            with_preset(read.data["name"], preset, {})
+    def _require_known_preset(cls, preset: str, info: ValidationInfo) -> str:
+        if "name" in info.data:
+            with_preset(info.data["name"], preset, {})
         return preset
 
     @field_validator("parameters")
     @classmethod
-    def _lay_over_preset(cls, parameters: dict[str, Any], read: ValidationInfo) -> dict[str, Any]:
-        if {"name", "preset"} <= read.data.keys():
-            return with_preset(read.data["name"], read.data["preset"], parameters)
+    def _lay_over_preset(cls, parameters: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if {"name", "preset"} <= info.data.keys():
+            return with_preset(info.data["name"], info.data["preset"], parameters)
         return parameters
 
 
@@ -116,8 +116,8 @@ class RewardSection(Section):
 
     @field_validator("options")
     @classmethod
-    def _require_function(cls, options: dict[str, Any], read: ValidationInfo) -> dict[str, Any]:
-        if options and read.data.get("function") is None:
+    def _require_function(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if options and info.data.get("function") is None:
             raise ConfigurationError(
                 "belongs to a reward with a function of its own; this one has none: leave it out", "TW-unread-option"
             )
@@ -305,10 +305,10 @@ class CriticSection(Section):
 
     @field_validator("coefficient")
     @classmethod
-    def _require_coefficient(cls, coefficient: float | None, read: ValidationInfo) -> float | None:
-        if "trunk" in read.data and (read.data["trunk"] == "policy") != (coefficient is not None):
+    def _require_coefficient(cls, coefficient: float | None, info: ValidationInfo) -> float | None:
+        if "trunk" in info.data and (info.data["trunk"] == "policy") != (coefficient is not None):
             raise ConfigurationError(
-                f"must be set for trunk: policy and for no other; found trunk {read.data['trunk']!r} and coefficient "
+                f"must be set for trunk: policy and for no other; found trunk {info.data['trunk']!r} and coefficient "
                 f"{coefficient}: it weighs the critic's loss against the policy's on the trunk that they share",
                 "TW-critic-trunk",
             )
@@ -316,7 +316,7 @@ class CriticSection(Section):
 
     @field_validator("initial", "heads", "privileged")
     @classmethod
-    def _require_own_trunk(cls, value: Any, read: ValidationInfo) -> Any:
+    def _require_own_trunk(cls, value: Any, info: ValidationInfo) -> Any:
         wanted, why = {
             "initial": (
                 "policy",
@@ -324,15 +324,15 @@ class CriticSection(Section):
             ),
             "heads": (1, f"; found {value}: leave it out, or set trunk to own"),
             "privileged": (False, ", which reads what the policy does: leave it out, or set trunk to own"),
-        }[str(read.field_name)]
-        if value != wanted and read.data.get("trunk") == "policy":
+        }[str(info.field_name)]
+        if value != wanted and info.data.get("trunk") == "policy":
             raise ConfigurationError(f"must be {str(wanted).lower()} on the policy's trunk{why}", "TW-critic-trunk")
         return value
 
     @field_validator("clip")
     @classmethod
-    def _require_no_clip(cls, clip: float | None, read: ValidationInfo) -> float | None:
-        if clip is not None and read.data.get("heads", 1) > 1:
+    def _require_no_clip(cls, clip: float | None, info: ValidationInfo) -> float | None:
+        if clip is not None and info.data.get("heads", 1) > 1:
             raise ConfigurationError(
                 f"must be null with two heads, of which only the smaller value is known from before; found {clip}: set "
                 "it to null, or heads to 1",
@@ -377,10 +377,10 @@ class SeedsUntil(Section):
 
     @field_validator("first")
     @classmethod
-    def _require_room(cls, first: int, read: ValidationInfo) -> int:
-        if first > read.data.get("at_most", first):
+    def _require_room(cls, first: int, info: ValidationInfo) -> int:
+        if first > info.data.get("at_most", first):
             raise ConfigurationError(
-                f"must be at most ablation.seeds.at_most: {read.data['at_most']}; found {first}", "TW-reversed-bounds"
+                f"must be at most ablation.seeds.at_most: {info.data['at_most']}; found {first}", "TW-reversed-bounds"
             )
         return first
 
@@ -401,10 +401,10 @@ class Budget(Section):
 
     @model_validator(mode="after")
     def _require_one(self) -> Self:
-        given = [name for name in BUDGET_AXES if getattr(self, name) is not None]
-        if len(given) != 1:
+        axes = [name for name in BUDGET_AXES if getattr(self, name) is not None]
+        if len(axes) != 1:
             raise ConfigurationError(
-                f"must name one of {', '.join(BUDGET_AXES)}; found {', '.join(given) or 'none'}", "TW-missing-option"
+                f"must name one of {', '.join(BUDGET_AXES)}; found {', '.join(axes) or 'none'}", "TW-missing-option"
             )
         return self
 

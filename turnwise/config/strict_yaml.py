@@ -71,8 +71,8 @@ def read_document(content: bytes, source: Path | str) -> YamlDocument:
     Raises:
         ConfigurationError: `content` is not such a document. The message begins with the source.
     """
-    found = _document(content, source)
-    return YamlDocument(copy.deepcopy(found.value), found.places)
+    document = _document(content, source)
+    return YamlDocument(copy.deepcopy(document.value), document.places)
 
 
 @lru_cache(maxsize=64)  # parsing takes 20 ms, and many experiments begin with the same file
@@ -99,10 +99,10 @@ def _decoded(content: bytes, source: Path | str) -> str:
 
 
 def _require_text(text: str, source: Path | str) -> None:
-    if found := NOT_TEXT.search(text):
+    if match := NOT_TEXT.search(text):
         raise ConfigurationError(
-            f"{_where(source, _end_of(text[: found.start()]))}: must hold no control characters; found "
-            f"U+{ord(found[0]):04X}: remove it",
+            f"{_where(source, _end_of(text[: match.start()]))}: must hold no control characters; found "
+            f"U+{ord(match[0]):04X}: remove it",
             "TW-control-character",
         )
 
@@ -132,7 +132,7 @@ class _Reading:
     places: dict[Keys, YamlPlace] = field(default_factory=dict)
     anchors: dict[str, _Anchored | None] = field(default_factory=dict)
     """The anchored values by anchor; None while a value is still being read."""
-    read: int = 0
+    value_count: int = 0
     """The number of values so far. An alias counts all values that it stands for, against exponential expansion."""
     yaml: YAML = field(default_factory=lambda: YAML(typ="safe", pure=True))
     events: Iterator[Event] = field(default_factory=lambda: iter(()))
@@ -178,7 +178,7 @@ class _Reading:
             raise self._mistake(event, f"must be at most {DEEPEST} levels deep; found more", "TW-yaml-too-deep")
         if getattr(event, "tag", None) is not None:
             raise self._mistake(event, f"must have no tag; found {event.tag}: leave it out", "TW-yaml-tag")
-        before = self.read
+        before = self.value_count
         self._count(event, 1)
         if event.anchor is not None:
             self.anchors[event.anchor] = None
@@ -190,7 +190,7 @@ class _Reading:
             assert isinstance(event, ScalarEvent)
             value = self._scalar(event)
         if event.anchor is not None:
-            self.anchors[event.anchor] = _Anchored(value, self.read - before)
+            self.anchors[event.anchor] = _Anchored(value, self.value_count - before)
         return value
 
     def _mapping(self, path: Keys) -> dict[str, Any]:
@@ -241,10 +241,10 @@ class _Reading:
             ) from None
         if kind == "int" and not -(2**63) <= value < 2**63:
             raise self._too_large(event)
-        if isinstance(value, str) and (found := NOT_TEXT.search(value)):
+        if isinstance(value, str) and (match := NOT_TEXT.search(value)):
             raise self._mistake(
                 event,
-                f"must hold no control characters; found U+{ord(found[0]):04X}: remove it",
+                f"must hold no control characters; found U+{ord(match[0]):04X}: remove it",
                 "TW-control-character",
             )
         return value
@@ -268,8 +268,8 @@ class _Reading:
         return anchored.value
 
     def _count(self, event: Event, values: int) -> None:
-        self.read += values
-        if self.read > MOST_VALUES:
+        self.value_count += values
+        if self.value_count > MOST_VALUES:
             raise self._mistake(event, f"must hold at most {MOST_VALUES:,} values; found more", "TW-large-file")
 
     def _mistake(self, event: Event, said: str, code: str) -> ConfigurationError:

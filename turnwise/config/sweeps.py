@@ -94,22 +94,22 @@ def split_settings(settings: Sequence[str]) -> tuple[list[str], dict[str, Choice
 
 def read_choices(path: Path) -> dict[str, Choices]:
     """The keys of a file and what is tried of each. Raises ConfigurationError."""
-    read = read_yaml(path)
-    if not isinstance(read, Mapping) or not read:
+    document = read_yaml(path)
+    if not isinstance(document, Mapping) or not document:
         raise ConfigurationError(
-            f"{path}: must hold a mapping of keys to lists or ranges; found {read!r}", "TW-not-a-section"
+            f"{path}: must hold a mapping of keys to lists or ranges; found {document!r}", "TW-not-a-section"
         )
     choices: dict[str, Choices] = {}
-    for key, found in read.items():
-        if isinstance(found, Mapping):
+    for key, choice in document.items():
+        if isinstance(choice, Mapping):
             try:
-                choices[key] = Range.model_validate(found)
+                choices[key] = Range.model_validate(choice)
             except ValidationError as error:
                 raise ConfigurationError(f"{path}: {key}: {explain(error, Range)}") from None
-        elif isinstance(found, list) and found:
-            choices[key] = list(found)
+        elif isinstance(choice, list) and choice:
+            choices[key] = list(choice)
         else:
-            raise ConfigurationError(f"{path}: {key} {VALUES_RULE}; found {found!r}", "TW-sweep-values")
+            raise ConfigurationError(f"{path}: {key} {VALUES_RULE}; found {choice!r}", "TW-sweep-values")
     return choices
 
 
@@ -123,15 +123,15 @@ def candidates(choices: Mapping[str, Choices], draws: int | None = None) -> list
             "a sweep must have a key with several values, such as -s optimization.learning_rate=1e-4,3e-4; found none",
             "TW-empty-sweep",
         )
-    for key, found in choices.items():
-        if isinstance(found, Range):
-            found.require_sense(key)
+    for key, choice in choices.items():
+        if isinstance(choice, Range):
+            choice.require_sense(key)
             if draws is None:
                 raise ConfigurationError(
                     f"{key}: a range must be drawn from: give --random N, or list its values", "TW-sweep-undrawn"
                 )
-        elif not found:
-            raise ConfigurationError(f"{key} {VALUES_RULE}; found {found!r}", "TW-sweep-values")
+        elif not choice:
+            raise ConfigurationError(f"{key} {VALUES_RULE}; found {choice!r}", "TW-sweep-values")
     if draws is not None and draws < 1:
         raise ConfigurationError(f"random draws must be at least 1; found {draws}", "TW-option-range")
     lists = [each for each in choices.values() if isinstance(each, list)]  # in a grid all are
@@ -143,18 +143,18 @@ def candidates(choices: Mapping[str, Choices], draws: int | None = None) -> list
     if draws is None:
         combinations = [dict(zip(choices, each, strict=True)) for each in itertools.product(*lists)]
     else:
-        combinations = [{key: _drawn(key, found, place) for key, found in choices.items()} for place in range(draws)]
+        combinations = [{key: _draw(key, choice, place) for key, choice in choices.items()} for place in range(draws)]
     distinct = {repr(each): each for each in combinations}
-    return _named(list(distinct.values()))
+    return _name_candidates(list(distinct.values()))
 
 
-def _drawn(key: str, choices: Choices, place: int) -> Any:
+def _draw(key: str, choices: Choices, place: int) -> Any:
     if isinstance(choices, Range):
         return choices.draw(key, place)
     return choices[int(seeding.generator(0, "sweep", key, place).integers(len(choices)))]
 
 
-def _named(combinations: Sequence[Mapping[str, Any]]) -> list[Candidate]:
+def _name_candidates(combinations: Sequence[Mapping[str, Any]]) -> list[Candidate]:
     """Candidates with names that a variant may have, and that differ."""
     short = {key: key.rpartition(".")[2] for key in combinations[0]}
     if len(set(short.values())) < len(short):

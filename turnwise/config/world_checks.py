@@ -14,8 +14,8 @@ from turnwise.world import World, world_class
 
 def missing_files(section: WorldSection) -> dict[str, Path]:
     """The files and folders that the world's parameters name and that are not there, by the parameter's dotted key."""
-    named = world_class(section.name).files(section.parameters)
-    return {key: path for key, path in named.items() if path is not None and not path.exists()}
+    paths = world_class(section.name).files(section.parameters)
+    return {key: path for key, path in paths.items() if path is not None and not path.exists()}
 
 
 def require_files(section: WorldSection) -> None:
