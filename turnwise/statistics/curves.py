@@ -47,16 +47,16 @@ def carried_forward(points: Points, end: float) -> list[tuple[float, float]]:
     A curve that goes as far, or that has no points, stays as it is.
     """
     _require_ascending(points)
-    kept = list(points)
-    if kept and kept[-1][0] < end:
-        kept.append((end, kept[-1][1]))
-    return kept
+    curve = list(points)
+    if curve and curve[-1][0] < end:
+        curve.append((end, curve[-1][1]))
+    return curve
 
 
 def reached_at(points: Points, value: float) -> float | None:
     """What had been spent at the first evaluation with at least this value; None where there is none."""
     _require_ascending(points)
-    return next((spent for spent, shown in points if shown >= value), None)
+    return next((spent for spent, result in points if result >= value), None)
 
 
 def interpolated(points: Points, budget: float) -> float:

@@ -33,36 +33,36 @@ def circumstances(experiment: Mapping[str, Any], version: str | None, task_set: 
     return {"test task set": task_set, "world version": version or NOT_RECORDED, **settings}
 
 
-def differences(of_runs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[str]]]:
+def differences(protocols: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[str]]]:
     """The settings in which runs differ: by setting, each value with the names of the runs that have it, in order.
 
-    `of_runs` has the result of `circumstances` by name of the run.
+    `protocols` has the result of `circumstances` by name of the run.
     """
-    names = dict.fromkeys(name for found in of_runs.values() for name in found)
-    found: dict[str, dict[str, list[str]]] = {}
+    names = dict.fromkeys(name for protocol in protocols.values() for name in protocol)
+    differing_settings: dict[str, dict[str, list[str]]] = {}
     for name in names:
         holders: dict[str, list[str]] = {}
-        for run, values in of_runs.items():
+        for run, values in protocols.items():
             holders.setdefault(values.get(name, "not there"), []).append(run)
         if len(holders) > 1:
-            found[name] = holders
-    return found
+            differing_settings[name] = holders
+    return differing_settings
 
 
-def difference_lines(found: Mapping[str, Mapping[str, list[str]]]) -> list[str]:
+def difference_lines(differing_settings: Mapping[str, Mapping[str, list[str]]]) -> list[str]:
     """Each difference as one line of text, with long values shortened."""
     return [
         f"{name}: " + "; ".join(f"{_shortened(value)} ({', '.join(runs)})" for value, runs in holders.items())
-        for name, holders in found.items()
+        for name, holders in differing_settings.items()
     ]
 
 
-def require_comparable(of_runs: Mapping[str, Mapping[str, str]]) -> None:
+def require_comparable(protocols: Mapping[str, Mapping[str, str]]) -> None:
     """Raise ConfigurationError, naming the differences, unless all runs have the same evaluation protocol."""
-    if found := differences(of_runs):
+    if differing_settings := differences(protocols):
         raise ConfigurationError(
             "runs must have been tested alike to be compared; these differ in\n  "
-            + "\n  ".join(difference_lines(found))
+            + "\n  ".join(difference_lines(differing_settings))
             + "\ncompare runs with the same test, or say --anyway",
             "TW-runs-not-comparable",
         )

@@ -49,23 +49,23 @@ def expected_spread(rewards: Iterable[Sequence[float]], size: int) -> SpreadShar
     for a size below 2 and where there are no rewards at all.
     """
     _require_size(size)
-    played = [of_task for of_task in rewards if of_task]
+    played = [task_rewards for task_rewards in rewards if task_rewards]
     if not played:
         raise ValueError("the spread of groups is estimated from played episodes; found none")
-    if several := [of_task for of_task in played if len(of_task) > 1]:
-        bounds = [_task_bounds(of_task, size) for of_task in several]
+    if several := [task_rewards for task_rewards in played if len(task_rewards) > 1]:
+        bounds = [_task_bounds(task_rewards, size) for task_rewards in several]
         least, most = (math.fsum(values) / len(values) for values in zip(*bounds, strict=True))
         return SpreadShare(least, min(1.0, most))
-    counts = Counter(distinct([reward for of_task in played for reward in of_task]))
+    counts = Counter(distinct([reward for task_rewards in played for reward in task_rewards]))
     return SpreadShare(0.0, chance_of_spread([count / len(played) for count in counts.values()], size))
 
 
 def _task_bounds(rewards: Sequence[float], size: int) -> tuple[float, float]:
     """Unbiased estimates of both bounds for one task; the upper one may be above 1."""
-    drawn = min(size, len(rewards))
-    alike = sum(math.comb(count, drawn) for count in Counter(distinct(rewards)).values())
-    least = 1.0 - alike / math.comb(len(rewards), drawn)
-    return least, least * ((size - 1) / (drawn - 1))
+    subset_size = min(size, len(rewards))
+    alike = sum(math.comb(count, subset_size) for count in Counter(distinct(rewards)).values())
+    least = 1.0 - alike / math.comb(len(rewards), subset_size)
+    return least, least * ((size - 1) / (subset_size - 1))
 
 
 def _require_size(size: int) -> None:

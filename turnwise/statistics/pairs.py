@@ -55,13 +55,13 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool) -> Differ
     _require_tables(first, second, paired)
     count = len(first) if paired else min(len(first), len(second))
     value = float(first.mean() - second.mean())
-    of_seeds = tuple(float(each) for each in (first - second).mean(axis=1)) if paired else ()
-    found = Interval(value, None, None, "seeds and tasks", count, sample=of_seeds)
+    seed_differences = tuple(float(each) for each in (first - second).mean(axis=1)) if paired else ()
+    estimate = Interval(value, None, None, "seeds and tasks", count, sample=seed_differences)
     if count == 1:
-        return Difference(found, None)
+        return Difference(estimate, None)
     spread = two_way_spread(first - second) if paired else two_sample_spread(first, second)
     exact = smallest_exact_p(len(first), len(first) if paired else len(second), paired=paired)
-    return _with_bounds(found, spread, rounding_of(first, second), exact, "Student's t, two-way")
+    return _with_bounds(estimate, spread, rounding_of(first, second), exact, "Student's t, two-way")
 
 
 def difference_of_runs(first: Sequence[float], second: Sequence[float]) -> Difference:
@@ -71,12 +71,12 @@ def difference_of_runs(first: Sequence[float], second: Sequence[float]) -> Diffe
     """
     sides = one, other = finite(first, "seeds"), finite(second, "seeds")
     count = min(len(one), len(other))
-    found = Interval(float(one.mean() - other.mean()), None, None, "seeds", count)
+    estimate = Interval(float(one.mean() - other.mean()), None, None, "seeds", count)
     if count == 1:
-        return Difference(found, None)
-    spread = _combined([_run_variance(side) for side in sides], _Part(np.zeros(()), 1), [])
+        return Difference(estimate, None)
+    spread = _combine([_run_variance(side) for side in sides], _Part(np.zeros(()), 1), [])
     exact = smallest_exact_p(len(one), len(other), paired=False)
-    return _with_bounds(found, spread, rounding_of(*sides), exact, "Student's t")
+    return _with_bounds(estimate, spread, rounding_of(*sides), exact, "Student's t")
 
 
 def difference_of_policies(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> Difference:
@@ -88,15 +88,15 @@ def difference_of_policies(first: Sequence[float] | np.ndarray, second: Sequence
     one, other = finite(first, "tasks"), finite(second, "tasks")
     if len(one) != len(other):
         raise ValueError(f"both policies must have a number for each task; found {len(one)} and {len(other)}")
-    found = Interval(float(one.mean() - other.mean()), None, None, "tasks", len(one))
+    estimate = Interval(float(one.mean() - other.mean()), None, None, "tasks", len(one))
     if len(one) == 1:
-        return Difference(found, None)
-    spread = _combined([], _task_variance(one - other), [])
+        return Difference(estimate, None)
+    spread = _combine([], _task_variance(one - other), [])
     exact = smallest_exact_p(len(one), len(one), paired=True)
-    return _with_bounds(found, spread, rounding_of(one, other), exact, "Student's t")
+    return _with_bounds(estimate, spread, rounding_of(one, other), exact, "Student's t")
 
 
-def _with_bounds(found: Interval, spread: Spread, rounding: float, exact: float, method: Method) -> Difference:
+def _with_bounds(estimate: Interval, spread: Spread, rounding: float, exact: float, method: Method) -> Difference:
     """A difference that has no bounds yet, with those of its uncertainty, unless that is a rounding.
 
     `exact` is the p of the exact test for a difference in which all agree.
@@ -105,10 +105,10 @@ def _with_bounds(found: Interval, spread: Spread, rounding: float, exact: float,
 
     error, freedom = float(spread.error), float(spread.freedom)
     if error <= rounding:
-        return Difference(found, 1.0 if abs(found.value) <= rounding else exact)
+        return Difference(estimate, 1.0 if abs(estimate.value) <= rounding else exact)
     half = float(special.stdtrit(freedom, (1 + LEVEL) / 2)) * error
-    interval = replace(found, low=found.value - half, high=found.value + half, method=method)
-    return Difference(interval, float(2 * special.stdtr(freedom, -abs(found.value) / error)), spread)
+    interval = replace(estimate, low=estimate.value - half, high=estimate.value + half, method=method)
+    return Difference(interval, float(2 * special.stdtr(freedom, -abs(estimate.value) / error)), spread)
 
 
 @dataclass(frozen=True)
@@ -123,14 +123,14 @@ class Spread:
 
 def two_way_spread(values: np.ndarray) -> Spread:
     """The uncertainty of the mean of one table [..., seeds, tasks], with at least two seeds and two tasks."""
-    return _combined([_seed_variance(values)], _task_variance(values.mean(axis=-2)), [_residual_variance(values)])
+    return _combine([_seed_variance(values)], _task_variance(values.mean(axis=-2)), [_residual_variance(values)])
 
 
 def two_sample_spread(first: np.ndarray, second: np.ndarray) -> Spread:
     """The uncertainty of the difference of the means of two tables [..., seeds, tasks] with different seeds."""
     sides = (first, second)
     between_tasks = _task_variance(first.mean(axis=-2) - second.mean(axis=-2))
-    return _combined(
+    return _combine(
         [_seed_variance(side) for side in sides], between_tasks, [_residual_variance(side) for side in sides]
     )
 
@@ -169,11 +169,11 @@ def _residual_variance(values: np.ndarray) -> _Part:
     return _Part((residuals**2).sum(axis=(-2, -1)) / freedom / (seeds * tasks), freedom)
 
 
-def _combined(seeds: Sequence[_Part], tasks: _Part, both: Sequence[_Part]) -> Spread:
+def _combine(seeds: Sequence[_Part], tasks: _Part, both: Sequence[_Part]) -> Spread:
     """The standard error sqrt(V) and the degrees of freedom f of the file's docstring."""
-    of_seeds = sum((part.variance for part in seeds), np.zeros(()))
-    of_both = sum((part.variance for part in both), np.zeros(()))
-    variance = np.maximum(np.maximum(of_seeds, tasks.variance), of_seeds + tasks.variance - of_both)
+    seed_variance = sum((part.variance for part in seeds), np.zeros(()))
+    both_variance = sum((part.variance for part in both), np.zeros(()))
+    variance = np.maximum(np.maximum(seed_variance, tasks.variance), seed_variance + tasks.variance - both_variance)
     doubts = sum((part.variance**2 / part.freedom for part in [*seeds, tasks, *both]), np.zeros(()))
     # Where nothing varies, f would be 0 / 0: it is set to 1, and never used.
     freedom = np.divide(variance**2, doubts, out=np.ones_like(variance), where=doubts > 0)

@@ -30,13 +30,13 @@ def mean_pass_at_k(successes: Sequence[int], samples: Sequence[int], k: int) -> 
 
 
 def evaluation_metrics(
-    trajectories: Sequence[Trajectory], lost: int, primary_metric: str, recorded: frozenset[str]
+    trajectories: Sequence[Trajectory], lost_count: int, primary_metric: str, recorded: frozenset[str]
 ) -> dict[str, float]:
     """The means of `turnwise.data.metrics.episode_means`, and `pass@k` for k = 2, 4, ... 64 if every task has as many.
 
-    An attempt succeeds where the world's primary metric reaches 1. `lost` is the number of episodes that were lost.
+    An attempt succeeds where the world's primary metric reaches 1. `lost_count` is the number of lost episodes.
     """
-    metrics = dict(episode_means(trajectories, lost, recorded))
+    metrics = dict(episode_means(trajectories, lost_count, recorded))
     correct: dict[str, list[bool]] = {}
     for trajectory in trajectories:
         correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, primary_metric) >= 1.0)

@@ -31,8 +31,8 @@ class Results:
 
     def __post_init__(self) -> None:
         if not self.runs or not all(self.runs.values()):
-            found = {seed: len(tasks) for seed, tasks in self.runs.items()}
-            raise ValueError(f"results must hold a run at least, and each run a task; found tasks by seed: {found}")
+            counts = {seed: len(tasks) for seed, tasks in self.runs.items()}
+            raise ValueError(f"results must hold a run at least, and each run a task; found tasks by seed: {counts}")
 
     @property
     def means(self) -> dict[int, float]:
@@ -47,8 +47,8 @@ class Results:
 
     def table(self, tasks: Sequence[str], seeds: Sequence[int] | None = None) -> np.ndarray:
         """The values of these tasks as an array [seeds, tasks]; `seeds` selects the runs, None: all."""
-        chosen = list(self.runs) if seeds is None else seeds
-        return np.array([[self.runs[seed][task] for task in tasks] for seed in chosen], dtype=np.float64)
+        selected = list(self.runs) if seeds is None else seeds
+        return np.array([[self.runs[seed][task] for task in tasks] for seed in selected], dtype=np.float64)
 
 
 def common_tasks(first: Results, second: Results) -> list[str]:

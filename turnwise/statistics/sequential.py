@@ -61,9 +61,9 @@ def nominal_levels(
     for seeds in looks:
         now = seeds / at_most
         deviation, root = math.sqrt(now - before), math.sqrt(now)
-        wanted = 1.0 - spent(now, level, spending)
+        probability = 1.0 - spent(now, level, spending)
 
-        excess = partial(_stays, place, density, deviation, root, wanted)
+        excess = partial(_stays, place, density, deviation, root, probability)
         bound = WIDEST if excess(WIDEST) <= 0.0 else float(optimize.brentq(excess, 0.0, WIDEST))
         levels.append(float(2 * special.ndtr(-bound)))
         grid = nodes * bound * root
@@ -73,12 +73,14 @@ def nominal_levels(
     return tuple(levels)
 
 
-def _stays(place: np.ndarray, density: np.ndarray, deviation: float, root: float, wanted: float, bound: float) -> float:
-    """How much more likely than `wanted` it is that the motion, with this density before, is within the bound now."""
+def _stays(
+    place: np.ndarray, density: np.ndarray, deviation: float, root: float, probability: float, bound: float
+) -> float:
+    """How much likelier than `probability` it is that the motion, with this density before, is within the bound now."""
     from scipy import special
 
     high, low = (bound * root - place) / deviation, (-bound * root - place) / deviation
-    return float((density * (special.ndtr(high) - special.ndtr(low))).sum()) - wanted
+    return float((density * (special.ndtr(high) - special.ndtr(low))).sum()) - probability
 
 
 def sequential_p(p_values: Sequence[float], looks: Sequence[int], at_most: int) -> float:

@@ -63,20 +63,20 @@ def exact_p(first: Sequence[float], second: Sequence[float], *, paired: bool, se
     else:
         both = np.concatenate([one, other])
         is_first = np.zeros((_ways(len(one), len(other), paired), len(both)), dtype=bool)
-        for way, chosen in enumerate(itertools.combinations(range(len(both)), len(one))):
-            is_first[way, chosen] = True
+        for way, indices in enumerate(itertools.combinations(range(len(both)), len(one))):
+            is_first[way, indices] = True
         differences = np.where(is_first, both / len(one), -both / len(other)).sum(axis=1)
-    found = differences[0]  # nobody is swapped in the first way
+    observed = differences[0]  # nobody is swapped in the first way
     # The numbers' own size decides: where all are equal, every difference is a rounding and has no size.
     rounding = rounding_of(one, other)
-    as_low, as_high = (differences <= found + rounding).mean(), (differences >= found - rounding).mean()
+    as_low, as_high = (differences <= observed + rounding).mean(), (differences >= observed - rounding).mean()
     return float(min(1.0, 2 * min(as_low, as_high)))
 
 
 def _estimated_p(one: np.ndarray, other: np.ndarray, paired: bool, seed: int) -> float:
     from scipy import stats  # two seconds
 
-    found = stats.permutation_test(
+    test = stats.permutation_test(
         (one - other,) if paired else (one, other),
         np.mean if paired else _difference_of_means,
         permutation_type="samples" if paired else "independent",
@@ -85,7 +85,7 @@ def _estimated_p(one: np.ndarray, other: np.ndarray, paired: bool, seed: int) ->
         alternative="two-sided",
         rng=generator(seed, "exact test"),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
 def smallest_exact_p(first: int, second: int, *, paired: bool) -> float:
@@ -133,13 +133,13 @@ def shaffer(groups: Sequence[Sequence[float]]) -> list[list[float]]:
     group this is Holm's method. Raises ValueError for a p-value outside 0 to 1.
     """
     places = sorted((p, group, place) for group, values in enumerate(groups) for place, p in enumerate(values))
-    left = [len(values) for values in groups]
+    remaining = [len(values) for values in groups]
     corrected = [[0.0] * len(values) for values in groups]
     highest = 0.0
     for p, group, place in places:
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"a p-value must lie between 0 and 1; found {p}")
-        highest = max(highest, min(1.0, p * sum(each > 0 for each in left)))
+        highest = max(highest, min(1.0, p * sum(each > 0 for each in remaining)))
         corrected[group][place] = highest
-        left[group] -= 1
+        remaining[group] -= 1
     return corrected

@@ -63,7 +63,7 @@ class Suite:
 
 def common_worlds(scores: Scores) -> list[str]:
     """The worlds in which every rule has a run, in the order of the first rule."""
-    first, *others = ([world for world, runs in of_rule.items() if len(runs)] for of_rule in scores.values())
+    first, *others = ([world for world, runs in by_world.items() if len(runs)] for by_world in scores.values())
     return [world for world in first if all(world in worlds for worlds in others)]
 
 
@@ -76,11 +76,11 @@ def measure_suite(scores: Scores) -> Suite:
     if not worlds or not all(np.isfinite(scores[rule][world]).all() for rule in scores for world in worlds):
         raise ValueError(
             "rules must share a world, with finite scores; found "
-            f"{ {rule: {world: list(runs) for world, runs in of_rule.items()} for rule, of_rule in scores.items()} }"
+            f"{ {rule: {world: list(runs) for world, runs in by_world.items()} for rule, by_world in scores.items()} }"
         )
     samples = {rule: _Sample.of(rule, {world: scores[rule][world] for world in worlds}) for rule in scores}
     ranks = _ranks([sample.once for sample in samples.values()])
-    drawn_ranks = _ranks([sample.drawn for sample in samples.values()])
+    resample_ranks = _ranks([sample.resamples for sample in samples.values()])
     return Suite(
         worlds,
         [
@@ -89,7 +89,7 @@ def measure_suite(scores: Scores) -> Suite:
                 sample.interval(_interquartile_mean),
                 sample.interval(_mean),
                 sample.interval(_optimality_gap),
-                _percentiles(ranks[place], drawn_ranks[place], sample.count),
+                _percentiles(ranks[place], resample_ranks[place], sample.count),
                 [(at, sample.interval(partial(_share_above, threshold=at))) for at in THRESHOLDS],
             )
             for place, (rule, sample) in enumerate(samples.items())
@@ -100,7 +100,7 @@ def measure_suite(scores: Scores) -> Suite:
                 other,
                 _percentiles(
                     _improvement(samples[one].once, samples[other].once),
-                    _improvement(samples[one].drawn, samples[other].drawn),
+                    _improvement(samples[one].resamples, samples[other].resamples),
                     min(samples[one].count, samples[other].count),
                 ),
             )
@@ -118,17 +118,17 @@ class _Sample:
     """The runs of one rule: as they are, one sample, and drawn again within each world."""
 
     once: Runs
-    drawn: Runs
+    resamples: Runs
 
     @classmethod
     def of(cls, rule: str, scores: Mapping[str, Sequence[float]]) -> _Sample:
         """The sample of a rule's scores by world."""
         once = [np.asarray(runs, dtype=np.float64)[None] for runs in scores.values()]
-        drawn = [
+        resamples = [
             runs[0][generator(0, "suite", rule, world).integers(runs.size, size=(RESAMPLES, runs.size))]
             for world, runs in zip(scores, once, strict=True)
         ]
-        return cls(once, drawn)
+        return cls(once, resamples)
 
     @property
     def count(self) -> int:
@@ -137,11 +137,11 @@ class _Sample:
 
     def interval(self, measure: Callable[[Runs], Numbers]) -> Interval:
         """The measure of the runs, with the percentiles of those of the samples."""
-        return _percentiles(measure(self.once), measure(self.drawn), self.count)
+        return _percentiles(measure(self.once), measure(self.resamples), self.count)
 
 
-def _percentiles(value: Numbers, drawn: Numbers, count: int) -> Interval:
-    low, high = (float(np.quantile(drawn, (1 + side * LEVEL) / 2)) for side in (-1, 1))
+def _percentiles(value: Numbers, resamples: Numbers, count: int) -> Interval:
+    low, high = (float(np.quantile(resamples, (1 + side * LEVEL) / 2)) for side in (-1, 1))
     at = float(value[0])
     # Means of equal numbers differ by roundings.
     return Interval(at, min(low, at), max(high, at), "seeds", count, LEVEL, "percentile bootstrap")
@@ -154,15 +154,15 @@ def _interquartile_mean(runs: Runs) -> Numbers:
 
 
 def _mean(runs: Runs) -> Numbers:
-    return np.mean([of_world.mean(axis=1) for of_world in runs], axis=0)
+    return np.mean([world_runs.mean(axis=1) for world_runs in runs], axis=0)
 
 
 def _optimality_gap(runs: Runs) -> Numbers:
-    return _mean([np.maximum(1 - of_world, 0.0) for of_world in runs])
+    return _mean([np.maximum(1 - world_runs, 0.0) for world_runs in runs])
 
 
 def _share_above(runs: Runs, threshold: float) -> Numbers:
-    return _mean([(of_world > threshold).astype(np.float64) for of_world in runs])
+    return _mean([(world_runs > threshold).astype(np.float64) for world_runs in runs])
 
 
 def _improvement(first: Runs, second: Runs) -> Numbers:
@@ -172,7 +172,7 @@ def _improvement(first: Runs, second: Runs) -> Numbers:
 
 def _ranks(rules: Sequence[Runs]) -> list[Numbers]:
     """By rule, its mean place over the worlds, in each sample."""
-    means = np.array([[of_world.mean(axis=1) for of_world in runs] for runs in rules])  # [rules, worlds, samples]
+    means = np.array([[world_runs.mean(axis=1) for world_runs in runs] for runs in rules])  # [rules, worlds, samples]
     above = (means[None] > means[:, None]).sum(axis=1)
     alike = (means[None] == means[:, None]).sum(axis=1)
     return list((above + (alike + 1) / 2).mean(axis=1))

@@ -86,11 +86,11 @@ class SeedRace:
         """The comparisons that even the last look has left open."""
         return [each for each in self.comparisons if each.decision == "open"]
 
-    def with_hours(self, of_a_run: Mapping[str, float]) -> SeedRace:
+    def with_hours(self, run_hours: Mapping[str, float]) -> SeedRace:
         """With what the further runs would take, by the hours that a run of each variant has taken."""
 
         def hours(each: SettledComparison) -> float | None:
-            return None if each.further is None else each.further * sum(of_a_run[name] for name in each.variants)
+            return None if each.further is None else each.further * sum(run_hours[name] for name in each.variants)
 
         return replace(self, comparisons=[replace(each, hours=hours(each)) for each in self.comparisons])
 
@@ -106,24 +106,24 @@ class _Watched:
         self.seeds = 0
         """How many there were at its last look; 0 before the first."""
         self.ended = False
-        self.of_difference, self.of_worth = [1.0] * len(looks), [1.0] * len(looks)
+        self.difference_p_values, self.worth_p_values = [1.0] * len(looks), [1.0] * len(looks)
         """The two-sided p of each look, of both hypotheses; 1 where there was none."""
         self._looks, self._warm_start = looks, warm_start
         self._sides: list[Results] = []
-        self._found: Difference | None = None
+        self._estimate: Difference | None = None
 
     def look(self, place: int, runs: Runs, worth: float) -> None:
         """Take the look at this place, at the runs that both sides have, paired by seed."""
         self.seeds = self._looks[place]
-        named = [runs[name] for name in (self.first, self.second) if name in runs]
-        seeds = [seed for seed in range(1, self.seeds + 1) if all(side[seed] for side in named)]
+        sides = [runs[name] for name in (self.first, self.second) if name in runs]
+        seeds = [seed for seed in range(1, self.seeds + 1) if all(side[seed] for side in sides)]
         if not seeds:  # a fault has left all of them out
             return
-        self._sides = [Results({seed: side[seed] for seed in seeds}) for side in named]
-        self._found = _difference(self._sides, self._warm_start)
-        if self._found is not None:
-            self.of_difference[place] = 1.0 if self._found.p is None else self._found.p
-            self.of_worth[place] = _p_of_worth(self._found, worth)
+        self._sides = [Results({seed: side[seed] for seed in seeds}) for side in sides]
+        self._estimate = _difference(self._sides, self._warm_start)
+        if self._estimate is not None:
+            self.difference_p_values[place] = 1.0 if self._estimate.p is None else self._estimate.p
+            self.worth_p_values[place] = _p_of_worth(self._estimate, worth)
 
     def sequential(self, p_values: Sequence[float]) -> float:
         """The sequential p of the looks so far."""
@@ -131,28 +131,32 @@ class _Watched:
 
     def comparison(self) -> Comparison | None:
         """The comparison as it stood at its last look, before any correction; None before the first."""
-        if self._found is None:
+        if self._estimate is None:
             return None
-        made = (
+        comparison = (
             compare(self.first, self._sides[0], self.second, self._sides[1])
             if len(self._sides) == 2
             else gain_over(self.first, self._sides[0], self._warm_start)
         )
-        assert made is not None, "a difference was found"
+        assert comparison is not None, "a difference was found"
         nominal = nominal_levels(tuple(self._looks), self._looks[-1], 1 - LEVEL)[self._looks.index(self.seeds)]
-        return replace(made, difference=_repeated(self._found, nominal), p=self.sequential(self.of_difference))
+        return replace(
+            comparison,
+            difference=_repeated_interval(self._estimate, nominal),
+            p=self.sequential(self.difference_p_values),
+        )
 
     def further(self, worth: float, level: float) -> int | None:
         """How many more seeds decide it: see `SettledComparison`. `level`: that of the correction's first step."""
-        if self._found is None or self._found.spread is None:
+        if self._estimate is None or self._estimate.spread is None:
             return None
-        sample, error = self._found.interval.sample, float(self._found.spread.error)
+        sample, error = self._estimate.interval.sample, float(self._estimate.spread.error)
         deviation = float(np.std(sample, ddof=1)) if len(sample) > 1 else 0.0
-        wanted = worth or abs(self._found.interval.value)
+        wanted = worth or abs(self._estimate.interval.value)
         if not (deviation and wanted):
             return None
-        of_tasks = math.sqrt(max(0.0, error**2 - deviation**2 / len(sample)))
-        needed = seeds_to_decide(wanted, deviation, level, beside=of_tasks)
+        task_error = math.sqrt(max(0.0, error**2 - deviation**2 / len(sample)))
+        needed = seeds_to_decide(wanted, deviation, level, beside=task_error)
         return None if needed is None else max(1, needed - self.seeds)
 
 
@@ -206,19 +210,19 @@ class Looks:
     def _look(self, place: int, seeds: int, runs: Runs) -> None:
         every = [*self._gains, *self._pairs]
         racing = {name for each in every if each.counts and not each.ended for name in (each.first, each.second)}
-        of_look = [(name, seed) for seed in range(1, seeds + 1) for name in runs if name in racing]
-        self.wanted = self.wanted or [(name, seed) for name, seed in of_look if seed not in runs[name]]
-        made = {WARM_START, *(name for name in runs if all(seed in runs[name] for seed in range(1, seeds + 1)))}
+        look_runs = [(name, seed) for seed in range(1, seeds + 1) for name in runs if name in racing]
+        self.wanted = self.wanted or [(name, seed) for name, seed in look_runs if seed not in runs[name]]
+        complete = {WARM_START, *(name for name in runs if all(seed in runs[name] for seed in range(1, seeds + 1)))}
         for each in every:
-            if not each.ended and {each.first, each.second} <= made:
+            if not each.ended and {each.first, each.second} <= complete:
                 each.look(place, runs, self._worth)
         for family in (self._gains, self._pairs):
             for each, decision in zip(family, _decisions(family), strict=True):
                 each.ended = decision != "open"
 
     def _corrected(self, family: Sequence[_Watched]) -> list[Comparison]:
-        made = [each.comparison() for each in family]
-        return corrected_by_holm([each for each in made if each is not None])
+        comparisons = [each.comparison() for each in family]
+        return corrected_by_holm([each for each in comparisons if each is not None])
 
 
 def with_looks(judgement: Judgement, looks: Looks) -> Judgement:
@@ -247,32 +251,32 @@ def _difference(sides: Sequence[Results], warm_start: Results | None) -> Differe
     return difference(sides[0].table(tasks), warm_start.table(tasks), paired=True)
 
 
-def _repeated(found: Difference, nominal: float) -> Interval:
+def _repeated_interval(estimate: Difference, nominal: float) -> Interval:
     """The repeated interval of a difference, which holds at all looks together."""
-    if found.spread is None:
-        return found.interval
-    error, freedom = float(found.spread.error), float(found.spread.freedom)
-    low, high = repeated_interval(found.interval.value, error, freedom, nominal)
-    return replace(found.interval, low=low, high=high, method="Student's t, repeated")
+    if estimate.spread is None:
+        return estimate.interval
+    error, freedom = float(estimate.spread.error), float(estimate.spread.freedom)
+    low, high = repeated_interval(estimate.interval.value, error, freedom, nominal)
+    return replace(estimate.interval, low=low, high=high, method="Student's t, repeated")
 
 
-def _p_of_worth(found: Difference, worth: float) -> float:
+def _p_of_worth(estimate: Difference, worth: float) -> float:
     """Twice the larger p of the one-sided tests that the difference is as far from 0 as is worth having; at most 1."""
-    if found.spread is None or worth == 0.0:
+    if estimate.spread is None or worth == 0.0:
         return 1.0
-    error, freedom = float(found.spread.error), float(found.spread.freedom)
-    return min(1.0, 2 * equivalence_p(found.interval.value, error, freedom, worth))
+    error, freedom = float(estimate.spread.error), float(estimate.spread.freedom)
+    return min(1.0, 2 * equivalence_p(estimate.interval.value, error, freedom, worth))
 
 
 def _decisions(family: Sequence[_Watched]) -> list[Decision]:
     """What the looks so far say of each comparison of a family."""
-    of_difference = holm([each.sequential(each.of_difference) for each in family])
+    difference_p_values = holm([each.sequential(each.difference_p_values) for each in family])
     # One side alone can err, at half the level of both.
-    of_worth = holm([each.sequential(each.of_worth) / 2 for each in family])
+    worth_p_values = holm([each.sequential(each.worth_p_values) / 2 for each in family])
 
     def decision(p: float | None, p_of_worth: float | None) -> Decision:
         if p is not None and p < 1 - LEVEL:
             return "decided"
         return "ruled out" if p_of_worth is not None and p_of_worth < 1 - LEVEL else "open"
 
-    return [decision(*each) for each in zip(of_difference, of_worth, strict=True)]
+    return [decision(*each) for each in zip(difference_p_values, worth_p_values, strict=True)]

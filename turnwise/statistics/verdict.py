@@ -131,19 +131,19 @@ def judge(
     """
     within = SHARE if share else (float("-inf"), float("inf"))
     framed = {name: (frames or {}).get(name, ReferencePoints()) for name in variants}
-    tried = [gain_over(name, variants[name], frame.warm_start) for name, frame in framed.items()]
-    gains = corrected_by_holm([gain for gain in tried if gain is not None])
+    uncorrected_gains = [gain_over(name, variants[name], frame.warm_start) for name, frame in framed.items()]
+    gains = corrected_by_holm([gain for gain in uncorrected_gains if gain is not None])
     gain_of = {gain.first: gain for gain in gains}
     standings = []
     profiles: dict[str, list[tuple[float, Interval]]] = {}
-    for name, found in variants.items():
+    for name, results in variants.items():
         frame = framed[name]
-        if share and found.tasks:
-            above = performance_profile(found.table(found.tasks), THRESHOLDS)
+        if share and results.tasks:
+            above = performance_profile(results.table(results.tasks), THRESHOLDS)
             profiles[name] = list(zip(THRESHOLDS, above, strict=True))
-        means = list(found.means.values())
+        means = list(results.means.values())
         if policies:
-            only = list(found.table(found.tasks).mean(axis=0))
+            only = list(results.table(results.tasks).mean(axis=0))
             mean = over_tasks(only, seed=0, proportion=share)
         else:
             mean = student_over_seeds(means, within=within)
@@ -160,32 +160,34 @@ def judge(
                 gain=gain_of.get(name),
             )
         )
-    found_pairs = [
+    uncorrected_pairs = [
         compare(one, variants[one], other, variants[other], policies=policies)
         for one, other in itertools.combinations(variants, 2)
     ]
-    pairs = corrected_by_holm(found_pairs)
+    pairs = corrected_by_holm(uncorrected_pairs)
     return Judgement(
         measure=measure,
         standings=standings,
         pairs=pairs,
         level=LEVEL,
         notes=_notes(gains, pairs),
-        learning=[_learning(name, of_runs, stated, within) for name, of_runs in (curves or {}).items()],
+        learning=[_learning(name, run_curves, stated, within) for name, run_curves in (curves or {}).items()],
         profiles=profiles,
     )
 
 
-def compare(first: str, of_first: Results, second: str, of_second: Results, *, policies: bool = False) -> Comparison:
+def compare(
+    first: str, first_results: Results, second: str, second_results: Results, *, policies: bool = False
+) -> Comparison:
     """The comparison of one pair, run by run where both have the same seeds, before any correction.
 
     Where they have fewer than two tasks in common, the means of runs are compared, and the difference is over seeds
     alone. `policies`: each is one policy, and the difference is over tasks.
     """
-    found, paired, means = compared(of_first, of_second, policies)
+    estimate, paired, means = compared(first_results, second_results, policies)
     several = min(map(len, means)) > 1
     return replace(
-        _comparison(first, second, found, paired),
+        _comparison(first, second, estimate, paired),
         effect=effect_size(*means),
         improvement=probability_of_improvement(*means) if several else None,
         exact=exact_p(*means, paired=paired) if several else None,
@@ -220,26 +222,28 @@ def compared(
     return difference(one, other, paired=paired), paired, means
 
 
-def gain_over(name: str, found: Results, warm_start: Results | None) -> Comparison | None:
+def gain_over(name: str, results: Results, warm_start: Results | None) -> Comparison | None:
     """The comparison of a variant with its warm start, before any correction.
 
     The warm start is the same policy for every seed, so only the variant's own runs vary. None without a warm start, or
     with fewer than two tasks in common.
     """
-    tasks = [] if warm_start is None else common_tasks(found, warm_start)
+    tasks = [] if warm_start is None else common_tasks(results, warm_start)
     if warm_start is None or len(tasks) < 2:
         return None
-    compared = difference(found.table(tasks), warm_start.table(tasks), paired=True)
-    return _comparison(name, "warm start", compared, True)
+    estimate = difference(results.table(tasks), warm_start.table(tasks), paired=True)
+    return _comparison(name, "warm start", estimate, True)
 
 
-def _learning(name: str, of_runs: Sequence[Points], stated: float, within: tuple[float, float]) -> Learning:
-    areas = [found for found in map(area, of_runs) if found is not None]
-    return Learning(name, student_over_seeds(areas, within=within) if areas else None, reached(of_runs, stated))
+def _learning(name: str, curves: Sequence[Points], stated: float, within: tuple[float, float]) -> Learning:
+    areas = [run_area for run_area in map(area, curves) if run_area is not None]
+    return Learning(name, student_over_seeds(areas, within=within) if areas else None, reached(curves, stated))
 
 
-def _comparison(first: str, second: str, found: Difference, paired: bool) -> Comparison:
-    return Comparison(first, second, found.interval, found.p, found.p, _verdict(found.interval, found.p), paired)
+def _comparison(first: str, second: str, estimate: Difference, paired: bool) -> Comparison:
+    return Comparison(
+        first, second, estimate.interval, estimate.p, estimate.p, _verdict(estimate.interval, estimate.p), paired
+    )
 
 
 def corrected_by_holm(family: Sequence[Comparison]) -> list[Comparison]:
@@ -251,21 +255,21 @@ def corrected_by_holm(family: Sequence[Comparison]) -> list[Comparison]:
     ]
 
 
-def _verdict(found: Interval, p: float | None) -> Verdict:
-    if found.count == 1:
+def _verdict(interval: Interval, p: float | None) -> Verdict:
+    if interval.count == 1:
         return "one seed: not decided"
     if p is None or p >= 1 - LEVEL:
         return "not distinguishable"
-    return "higher" if found.value > 0 else "lower"
+    return "higher" if interval.value > 0 else "lower"
 
 
 def _notes(gains: Sequence[Comparison], pairs: Sequence[Comparison]) -> list[str]:
     notes = []
     for family, what in ((gains, "gains over the warm start"), (pairs, "pairs of variants")):
-        made = sum(each.p is not None for each in family)
-        if made > 1:
+        count = sum(each.p is not None for each in family)
+        if count > 1:
             notes.append(
-                f"The {made} {what} are corrected together by Holm's method: the chance that one or more is "
+                f"The {count} {what} are corrected together by Holm's method: the chance that one or more is "
                 f"called different though all are alike is {100 * (1 - LEVEL):g} % at most, and about twice that with "
                 "three seeds (docs/science/coverage.md)."
             )
