@@ -28,7 +28,7 @@ def main() -> None:
     for problem, verdicts in zip(PROBLEMS, baselines, strict=True):
         sys.stdout.write(f"{problem.title}\n")
         for verdict in verdicts:
-            kept = ", ".join(f"{share:.3f}" for share in verdict.kept)
+            kept = ", ".join(f"{share:.3f}" for share in verdict.shares)
             sys.stdout.write(f"  {verdict.rule.title}: keeps {kept} of the gradient: {verdict.finding}\n")
 
 
@@ -44,7 +44,7 @@ A policy that chooses when to stop changes how many trajectories reach a turn. T
 show what each rule makes of that: their true policy gradient is known exactly, and so is what a rule estimates on
 average. Beside it stands what {GROUPS:,} groups of {GROUP_SIZE} trajectories gave.
 
-* **`per-index` is biased.** Of the first choice's gradient it keeps {two[index].kept[0]:.0%} with two turns; at the
+* **`per-index` is biased.** Of the first choice's gradient it keeps {two[index].shares[0]:.0%} with two turns; at the
   second choice of three turns it has the wrong sign. Turn rewards are normalised among those who reach the turn, so
   that what a turn pays is never a reason to reach it. Larger groups do not help.
 * **A group mean that includes the trajectory itself distorts.** What is kept, turn by turn: {_shares(two[included])}
@@ -97,7 +97,7 @@ the trajectory itself fades as groups grow; the bias of `per-index` at the first
 
 
 def _shares(verdict: RuleBias) -> str:
-    return " / ".join(f"{share:.1%}" for share in verdict.kept)
+    return " / ".join(f"{share:.1%}" for share in verdict.shares)
 
 
 def _distance(verdict: RuleBias) -> float:
@@ -128,7 +128,7 @@ def _table(problem: DecisionProblem, verdicts: Sequence[RuleBias]) -> str:
     for verdict in verdicts:
         cells = [
             f"{mean:.4f} ± {error:.5f} ({share:.1%})"
-            for mean, error, share in zip(verdict.mean, verdict.standard_error, verdict.kept, strict=True)
+            for mean, error, share in zip(verdict.mean, verdict.standard_error, verdict.shares, strict=True)
         ]
         deviations = ", ".join(f"{value:.3f}" for value in verdict.deviation)
         lines.append(f"| {_name(verdict.rule)} | {' | '.join(cells)} | {verdict.finding} | {deviations} |")

@@ -55,7 +55,7 @@ def test_a_group_mean_that_includes_the_trajectory_itself_distorts_the_gradient(
     errors = errors_from(verdict, SHRINKAGE)
     assert errors[0] < SURE  # every trajectory has a first turn
     assert errors[1:].min() > SURE  # and the later a turn is, the fewer reach it
-    assert list(verdict.kept) == sorted(verdict.kept, reverse=True)
+    assert list(verdict.shares) == sorted(verdict.shares, reverse=True)
 
 
 @pytest.mark.parametrize("title", ["per-index, to go", "per-index, own turn only"])
@@ -76,8 +76,8 @@ def test_per_index_has_the_wrong_sign_where_going_on_costs_at_once_and_pays_late
 def test_larger_groups_do_not_help_per_index_but_they_help_a_mean_that_includes_itself() -> None:
     rules = [rule for rule in BASELINES if rule.title in ("per-index, to go", "return-to-go, itself in the mean")]
     included, index = examine(PROBLEMS[0], rules, group_size=24, groups=2, seed=1)
-    assert index.kept[0] < 0.21
-    assert included.kept.min() > 0.9
+    assert index.shares[0] < 0.21
+    assert included.shares.min() > 0.9
 
 
 def test_what_was_sampled_agrees_with_the_enumeration_for_every_rule(verdicts: dict[str, RuleBias]) -> None:

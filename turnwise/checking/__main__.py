@@ -22,9 +22,9 @@ def main() -> None:
     parser.add_argument("parameters", nargs="?", default="{}", help="its parameters, as a JSON object")
     parser.add_argument("--count", type=int, default=3, help="tasks per split")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the episodes")
-    given = parser.parse_args()
-    world = make_world(given.world, json.loads(given.parameters))
-    sys.stdout.write("\n" + json.dumps(digests(world, given.count, given.seed)) + "\n")
+    arguments = parser.parse_args()
+    world = make_world(arguments.world, json.loads(arguments.parameters))
+    sys.stdout.write("\n" + json.dumps(digests(world, arguments.count, arguments.seed)) + "\n")
 
 
 if __name__ == "__main__":

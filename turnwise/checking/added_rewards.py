@@ -48,7 +48,7 @@ class CheckedReward:
         endings = (ending for ending in Ending if ending is not Ending.WORLD_LOST)
         return [*(_episode(number, ending) for number, ending in enumerate(endings)), _episode_with_thoughts()]
 
-    def given(self, episodes: list[Trajectory]) -> dict[str, list[float | None]]:
+    def turn_rewards(self, episodes: list[Trajectory]) -> dict[str, list[float | None]]:
         """The reward of each turn, None where it has none, by the id of the task; without episodes that were lost."""
         played = with_added_rewards(RolloutResult(episodes, []), {REWARD: self.section})
         if not played.trajectories:
@@ -63,44 +63,44 @@ def check_reward(name: str, options: Mapping[str, Any] | None = None) -> CheckRe
     """
     reward = CheckedReward(name, dict(options or {}))
     reward_function(name)
-    named: list[tuple[str, Callable[[CheckedReward], str]]] = [
+    checks: list[tuple[str, Callable[[CheckedReward], str]]] = [
         ("the reward declares itself", declares_itself),
         ("every episode has a number", numbers_are_given),
         ("the same episode gives the same", reward_repeats),
         ("order does not matter", order_does_not_matter),
         ("an episode is left as it is", episodes_stay),
     ]
-    return CheckReport(name, tuple(examine(title, partial(check, reward)) for title, check in named), "reward")
+    return CheckReport(name, tuple(examine(title, partial(check, reward)) for title, check in checks), "reward")
 
 
 def declares_itself(reward: CheckedReward) -> str:
     """Check that the options are the function's, that its files are there and its packages are installed."""
     require_reward(reward.section)
-    read = read_options(reward.name, reward.function.function, reward.options)
-    return f"{len(read)} options, {len(files_of(reward.section))} files, {reward.function.at_once} at once"
+    options = read_options(reward.name, reward.function.function, reward.options)
+    return f"{len(options)} options, {len(files_of(reward.section))} files, {reward.function.at_once} at once"
 
 
 def numbers_are_given(reward: CheckedReward) -> str:
     """Check that each episode gets one finite number, or one per turn, unless the function says that it is missing."""
-    given = reward.given(reward.episodes)
-    per_turn = any(value is not None for row in given.values() for value in row[:-1])
-    values = sorted({value for row in given.values() for value in row if value is not None})
-    lost = len(reward.episodes) - len(given)
-    missing = f"; {lost} lost, whose reward is missing" if lost else ""
+    rewards = reward.turn_rewards(reward.episodes)
+    per_turn = any(value is not None for row in rewards.values() for value in row[:-1])
+    values = sorted({value for row in rewards.values() for value in row if value is not None})
+    lost_count = len(reward.episodes) - len(rewards)
+    missing = f"; {lost_count} lost, whose reward is missing" if lost_count else ""
     kind = "turn" if per_turn else "episode"
-    return f"{len(given)} episodes, one number per {kind}, {values[0]:g} to {values[-1]:g}{missing}"
+    return f"{len(rewards)} episodes, one number per {kind}, {values[0]:g} to {values[-1]:g}{missing}"
 
 
 def reward_repeats(reward: CheckedReward) -> str:
     """Check that an episode gets the same twice: what is cached must be what would be computed."""
-    if reward.given(reward.episodes) != reward.given(reward.episodes):
+    if reward.turn_rewards(reward.episodes) != reward.turn_rewards(reward.episodes):
         raise Broken("a reward must be a function of the episode; asked twice, it gave others")
     return "to the last bit"
 
 
 def order_does_not_matter(reward: CheckedReward) -> str:
     """Check that what an episode gets does not depend on those before it."""
-    if reward.given(reward.episodes) != reward.given(reward.episodes[::-1]):
+    if reward.turn_rewards(reward.episodes) != reward.turn_rewards(reward.episodes[::-1]):
         raise Broken("a reward must be a function of the episode; in another order of episodes it gave others")
     return f"{len(reward.episodes)} episodes, the last first"
 
@@ -108,14 +108,14 @@ def order_does_not_matter(reward: CheckedReward) -> str:
 def episodes_stay(reward: CheckedReward) -> str:
     """Check that the function changes nothing in the episode that it is given."""
     before = copy.deepcopy(reward.episodes)
-    reward.given(reward.episodes)
+    reward.turn_rewards(reward.episodes)
     if reward.episodes != before:
         raise Broken("a reward must not change the episode; it did")
     return "turns, rewards and metrics"
 
 
 def _turn(number: int, text: str, kind: TurnKind = TurnKind.ACT, **changes: Any) -> Turn:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "observation": f"observation {number}",
         "observation_tokens": (1, 2, 3),
         "reply": text,
@@ -129,7 +129,7 @@ def _turn(number: int, text: str, kind: TurnKind = TurnKind.ACT, **changes: Any)
         "kind": kind,
         "opens_segment": number == 0,
     }
-    return Turn(**{**known, **changes})
+    return Turn(**{**defaults, **changes})
 
 
 def _episode(number: int, ending: Ending) -> Trajectory:

@@ -51,8 +51,8 @@ def score_of(world: World, policy: str, played: Sequence[Sequence[PlayedEpisode]
     """The score of a scripted policy's episodes, as many of each task. `seed` is that of the bootstrap."""
 
     def mean(value: Callable[[PlayedEpisode], float], *, proportion: bool = False) -> Interval:
-        of_tasks = [sum(map(value, of_task)) / len(of_task) for of_task in played]
-        return over_tasks(of_tasks, seed=seed, proportion=proportion)
+        task_means = [sum(map(value, episodes)) / len(episodes) for episodes in played]
+        return over_tasks(task_means, seed=seed, proportion=proportion)
 
     return Score(
         policy,

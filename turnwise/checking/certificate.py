@@ -216,8 +216,8 @@ def certify(
     """
     if min(tasks, replicas) < 2:
         raise ValueError(f"tasks and replicas must be at least 2; found {tasks} and {replicas}")
-    made = dict(parameters or {})
-    contract = contract or check_world(world, parameters=made, count=tasks, seed=seed)
+    world_parameters = dict(parameters or {})
+    contract = contract or check_world(world, parameters=world_parameters, count=tasks, seed=seed)
     tested = first_tasks(world, "test", tasks)
     scripted = {name: partial(baseline_policy, world, baseline=name) for name in policies(world)}
     spread = RANDOM_SHARES if {"random", "oracle"} <= scripted.keys() else ()
@@ -230,15 +230,15 @@ def certify(
     return Certificate(
         world=world.name,
         version=world.version,
-        parameters=made,
-        digest=world_digest(f"{type(world).__module__}:{type(world).__qualname__}", made),
+        parameters=world_parameters,
+        digest=world_digest(f"{type(world).__module__}:{type(world).__qualname__}", world_parameters),
         turnwise=importlib.metadata.version("turnwise"),
         seed=seed,
         contract=contract,
         scores=tuple(score_of(world, name, played[name], seed) for name in world.baselines),
         probes=tuple(_probe(player, name, does, policy, random) for name, does, policy in probed),
-        impossible=None if oracle is None else _named(tested, oracle, lambda group: not any(_solved(group))),
-        trivial=None if random is None else _named(tested, random, lambda group: all(_solved(group))),
+        impossible=None if oracle is None else _name_tasks(tested, oracle, lambda group: not any(_solved(group))),
+        trivial=None if random is None else _name_tasks(tested, random, lambda group: all(_solved(group))),
         twins=tuple(_twins(guide, guided)),
         efforts=tuple(_efforts(guided, seed)) if guide == "oracle" else (),
         lengths=tuple(_length(world, name, episodes, measured, unit) for name, episodes in played.items()),
@@ -284,8 +284,8 @@ def _partly_random(world: World, share: float) -> Callable[[Task, int], Decide]:
         generator = seeding.generator(seed, "certificate", task.id)
 
         def decide(environment: Environment, observation: Observation, remaining: Remaining) -> ScriptedAction:
-            chosen = random if generator.random() < share else oracle
-            return chosen(environment, observation, remaining)
+            player = random if generator.random() < share else oracle
+            return player(environment, observation, remaining)
 
         return decide
 
@@ -339,7 +339,7 @@ def _solved(group: Sequence[PlayedEpisode]) -> list[bool]:
     return [episode.success for episode in group]
 
 
-def _named(
+def _name_tasks(
     tasks: Sequence[Task], played: Sequence[Sequence[PlayedEpisode]], applies: Callable[[Sequence[PlayedEpisode]], bool]
 ) -> NamedTasks:
     names = [task.id for task, group in zip(tasks, played, strict=True) if applies(group)]

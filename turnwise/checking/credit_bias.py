@@ -111,7 +111,7 @@ class ExactBias:
     """The exact expectation of the estimate, over all groups."""
 
     @property
-    def kept(self) -> Vector:
+    def shares(self) -> Vector:
         """The expected estimate divided by the true gradient, per state."""
         return self.expected / self.truth
 
@@ -119,15 +119,15 @@ class ExactBias:
     def finding(self) -> str:
         """The verdict: `unbiased`, `rescaled`, `no signal`, `distorted` or `wrong sign`.
 
-        If `kept` is equal in all states, only the length of a step changes; otherwise its direction does too.
+        If `shares` is equal in all states, only the length of a step changes; otherwise its direction does too.
         """
-        if np.allclose(self.kept, 1.0, rtol=0.0, atol=ROUNDING):
+        if np.allclose(self.shares, 1.0, rtol=0.0, atol=ROUNDING):
             return "unbiased"
-        if np.allclose(self.kept, 0.0, rtol=0.0, atol=ROUNDING):
+        if np.allclose(self.shares, 0.0, rtol=0.0, atol=ROUNDING):
             return "no signal"
-        if (self.kept < -ROUNDING).any():
+        if (self.shares < -ROUNDING).any():
             return "wrong sign"
-        return "rescaled" if np.allclose(self.kept, self.kept[0], rtol=0.0, atol=ROUNDING) else "distorted"
+        return "rescaled" if np.allclose(self.shares, self.shares[0], rtol=0.0, atol=ROUNDING) else "distorted"
 
 
 @dataclass(frozen=True)
@@ -194,11 +194,11 @@ def choice_value(choice: Choice, values: Mapping[str, float]) -> float:
 
 def _steps(problem: DecisionProblem, path: Path) -> list[tuple[str, Choice]]:
     """The states of a trajectory, each with what was chosen there."""
-    chosen = [
+    choices = [
         problem.states[name].first if slope > 0 else problem.states[name].second
         for name, slope in zip(path.states, path.slopes, strict=True)
     ]
-    return list(zip(path.states, chosen, strict=True))
+    return list(zip(path.states, choices, strict=True))
 
 
 def _best_teacher(state: DecisionState, choice: Choice, values: Mapping[str, float]) -> float:
@@ -282,12 +282,12 @@ def examine(
     kinds = paths(problem)
     compositions = _compositions(kinds, group_size)
     probabilities = np.array([_probability(kinds, composition) for composition in compositions])
-    drawn = _draw(kinds, compositions, groups, seed)
+    counts = _draw(kinds, compositions, groups, seed)
     verdicts = []
     for rule in rules:
         estimates = _estimates(problem, rule, kinds, compositions)
-        mean = drawn @ estimates / groups
-        variance = drawn @ (estimates - mean) ** 2 / (groups - 1)
+        mean = counts @ estimates / groups
+        variance = counts @ (estimates - mean) ** 2 / (groups - 1)
         verdicts.append(
             RuleBias(
                 rule=rule,
@@ -322,12 +322,12 @@ def _probability(kinds: Sequence[Path], composition: Composition) -> float:
 def _draw(kinds: Sequence[Path], compositions: Sequence[Composition], groups: int, seed: int) -> NDArray[np.int64]:
     """How often each kind of group occurs among `groups` groups of independently drawn trajectories."""
     size = len(compositions[0])
-    drawn = generator(seed, "credit-bias").choice(
+    draws = generator(seed, "credit-bias").choice(
         len(kinds), size=(groups, size), p=[kind.probability for kind in kinds]
     )
     digits = len(kinds) ** np.arange(size)[::-1]
     codes = np.array(compositions) @ digits  # ascending, as the compositions are
-    places = np.searchsorted(codes, np.sort(drawn, axis=1) @ digits)
+    places = np.searchsorted(codes, np.sort(draws, axis=1) @ digits)
     return np.bincount(places, minlength=len(compositions))
 
 

@@ -88,7 +88,7 @@ def check_rule(name: str, options: Mapping[str, Any] | None = None, *, seed: int
     """
     rule = CheckedRule(name, dict(options or {}), seed)
     estimator_of(name)
-    named: list[tuple[str, Callable[[CheckedRule], str]]] = [
+    checks: list[tuple[str, Callable[[CheckedRule], str]]] = [
         ("the rule declares itself", declares_itself),
         ("advantages have the batch's shape", advantages_have_the_shape),
         ("any rewards give finite numbers", numbers_are_finite),
@@ -100,7 +100,7 @@ def check_rule(name: str, options: Mapping[str, Any] | None = None, *, seed: int
         ("a critic has targets", critic_has_targets),
         *((f"bias: {problem.title}", partial(bias_is_known, problem)) for problem in PROBLEMS),
     ]
-    return CheckReport(name, tuple(examine(title, partial(check, rule)) for title, check in named), "credit rule")
+    return CheckReport(name, tuple(examine(title, partial(check, rule)) for title, check in checks), "credit rule")
 
 
 def declares_itself(rule: CheckedRule) -> str:
@@ -120,12 +120,12 @@ def advantages_have_the_shape(rule: CheckedRule) -> str:
     longest = _longest(rule)
     for batch in (rule.batch(longest=longest), rule.batch(longest=1), rule.batch(groups=1, longest=longest)):
         expected = batch.trained_turns if rule.estimator.level == "turn" else batch.trained_tokens
-        for given in (batch, batch.with_only(rule.estimator.needs)):
-            found = rule.credited(given)
-            if not np.array_equal(found.offsets, expected.offsets):
+        for input_batch in (batch, batch.with_only(rule.estimator.needs)):
+            advantages = rule.credited(input_batch)
+            if not np.array_equal(advantages.offsets, expected.offsets):
                 raise Broken(
                     f"there must be one advantage per {rule.estimator.level}, {expected.lengths.tolist()}; "
-                    f"found {found.lengths.tolist()}"
+                    f"found {advantages.lengths.tolist()}"
                 )
     return f"trajectories of 1 to {longest} turns"
 
@@ -207,9 +207,9 @@ def equal_groups_get_nothing(rule: CheckedRule) -> str:
         outcome=[0.7] * len(batch),
         named_rewards=Ragged.of([[0.1 * longest, 0.7]] * len(batch)),
     )
-    found = rule.credited(alike).values
-    if np.abs(found).max() > 0:
-        raise Broken(f"advantages of a group that is all alike must be exactly 0; found {np.abs(found).max():g}")
+    advantages = rule.credited(alike).values
+    if np.abs(advantages).max() > 0:
+        raise Broken(f"advantages of a group that is all alike must be exactly 0; found {np.abs(advantages).max():g}")
     return "exactly 0"
 
 
@@ -218,10 +218,10 @@ def critic_has_targets(rule: CheckedRule) -> str:
     if "values" not in rule.estimator.needs:
         raise NotApplicable("it has no critic")
     batch = rule.batch(longest=_longest(rule))
-    found = value_targets(rule.name, batch, **rule.options)
-    if not np.array_equal(found.offsets, batch.trained_tokens.offsets) or not np.isfinite(found.values).all():
+    targets = value_targets(rule.name, batch, **rule.options)
+    if not np.array_equal(targets.offsets, batch.trained_tokens.offsets) or not np.isfinite(targets.values).all():
         raise Broken("a critic must have one finite target per reply token; found others")
-    return f"{len(found.values)} targets"
+    return f"{len(targets.values)} targets"
 
 
 def bias_is_known(problem: DecisionProblem, rule: CheckedRule) -> str:
@@ -230,9 +230,9 @@ def bias_is_known(problem: DecisionProblem, rule: CheckedRule) -> str:
         raise NotApplicable("what a critic adds depends on what it has learned")
     if len(problem.states) > _longest(rule):
         raise NotApplicable(f"the rule is defined on at most {_longest(rule)} turns")
-    found = bias_of(problem, Rule(rule.name, rule.name, rule.options), GROUP_SIZE)
-    kept = " / ".join(f"{share:.0%}" for share in found.kept)
-    return f"{found.finding}: keeps {kept} of the true gradient in groups of {GROUP_SIZE}"
+    bias = bias_of(problem, Rule(rule.name, rule.name, rule.options), GROUP_SIZE)
+    shares = " / ".join(f"{share:.0%}" for share in bias.shares)
+    return f"{bias.finding}: keeps {shares} of the true gradient in groups of {GROUP_SIZE}"
 
 
 def _longest(rule: CheckedRule) -> int:
@@ -245,7 +245,7 @@ def _close(one: list[float], other: list[float]) -> bool:
     return all(math.isclose(*pair, rel_tol=0.0, abs_tol=TOLERANCE * largest) for pair in zip(one, other, strict=True))
 
 
-def _require_alike(how: str, expected: list[list[float]], found: list[list[float]]) -> None:
-    for one, other in zip(expected, found, strict=True):
+def _require_alike(how: str, expected: list[list[float]], actual: list[list[float]]) -> None:
+    for one, other in zip(expected, actual, strict=True):
         if not _close(one, other):
             raise Broken(f"a trajectory's advantages must be the same {how}; {one} became {other}")

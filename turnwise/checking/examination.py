@@ -76,7 +76,7 @@ def check_world(
     if count < 2:
         raise ValueError(f"count must be at least 2, so that a task set can be a prefix of another; found {count}")
     subject = Subject(world, dict(parameters or {}), count, seed, sample)
-    named: list[tuple[str, Callable[[Subject], str]]] = [
+    checks: list[tuple[str, Callable[[Subject], str]]] = [
         ("the world introduces itself", introduces_itself),
         ("the process stays as it was", process_is_left_alone),
         ("what it reads is declared", reads_are_declared),
@@ -104,8 +104,8 @@ def check_world(
     return CheckReport(
         world.name,
         tuple(
-            _examine(f"check {number} of {len(named)}", name, check, subject)
-            for number, (name, check) in enumerate(named, start=1)
+            _examine(f"check {number} of {len(checks)}", name, check, subject)
+            for number, (name, check) in enumerate(checks, start=1)
         ),
     )
 
@@ -186,8 +186,8 @@ def splits_share_no_task(subject: Subject) -> str:
     texts = {name: observation.text for name, observation in subject.first_observations.items()}
     trained = {texts[name] for name, split in owner.items() if split == "train"}
     held_out = [name for name, split in owner.items() if split != "train"]
-    seen = sum(texts[name] in trained for name in held_out)
-    return f"{seen} of {len(held_out)} held-out tasks begin with the text of a training task"
+    count = sum(texts[name] in trained for name in held_out)
+    return f"{count} of {len(held_out)} held-out tasks begin with the text of a training task"
 
 
 def observations_tell(subject: Subject) -> str:
@@ -222,9 +222,9 @@ def episodes_are_independent(subject: Subject) -> str:
 def asking_changes_nothing(subject: Subject) -> str:
     """Check that asking the oracle has no side effect: the episode continues as if it had not been asked."""
     _require_oracle(subject)
-    unasked = [subject.played(task, subject.wanderer) for task in subject.sample]
-    asked = [subject.play(task, subject.wanderer, ask_the_oracle=True) for task in subject.sample]
-    return _compare(unasked, asked, "played with the oracle asked before every turn")
+    plain_episodes = [subject.played(task, subject.wanderer) for task in subject.sample]
+    queried_episodes = [subject.play(task, subject.wanderer, ask_the_oracle=True) for task in subject.sample]
+    return _compare(plain_episodes, queried_episodes, "played with the oracle asked before every turn")
 
 
 def episodes_repeat_elsewhere(subject: Subject) -> str:
@@ -291,12 +291,12 @@ def reads_are_declared(subject: Subject) -> str:
     """Check that declared files exist, imported packages are in `distributions`, and every version can be found."""
     world = type(subject.world)
     try:
-        read = what_it_reads(world, subject.parameters)
+        inputs = what_it_reads(world, subject.parameters)
         imported = installed_imports(world.modules(subject.parameters))
     except (ConfigurationError, ValueError) as error:
         raise Broken(f"all that a world reads must be found; {error}") from error
-    json.dumps(read)
-    declared = read["distributions"]
+    json.dumps(inputs)
+    declared = inputs["distributions"]
     if missing := [each for each, version in declared.items() if version is None]:
         raise Broken(f"the world's distributions must be installed packages, as pip calls them; found {missing[0]!r}")
     known = {_plain(each) for each in (*declared, *COMPUTING_PACKAGES, *CARRIERS)}
@@ -304,7 +304,7 @@ def reads_are_declared(subject: Subject) -> str:
         names = providers().get(top, [])
         if names and not known.intersection(map(_plain, names)):
             raise Broken(f"the world imports {top}, so `distributions` must name {names[0]!r}; it names {[*declared]}")
-    return f"{len(read['files'])} files, {len(declared)} packages, {len(read['state'])} programs or servers"
+    return f"{len(inputs['files'])} files, {len(declared)} packages, {len(inputs['state'])} programs or servers"
 
 
 def _plain(distribution: str) -> str:
@@ -336,7 +336,7 @@ def _require_oracle(subject: Subject) -> None:
 
 def _compare(expected: Sequence[PlayedEpisode], actual: Sequence[PlayedEpisode], how: str) -> str:
     for one, other in zip(expected, actual, strict=True):
-        if one.written() != other.written():
+        if one.as_json() != other.as_json():
             name = f"{one.task.id} by {one.baseline}"
             raise Broken(f"an episode must be a function of task, seed and actions; {name} differs when {how}")
     return f"{len(expected)} episodes {how}"
@@ -347,7 +347,7 @@ def _first_difference(expected: Mapping[str, str], actual: Mapping[str, str]) ->
     return next((name for name in names if expected.get(name) != actual.get(name)), None)
 
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 class _Watch:
@@ -360,11 +360,11 @@ class _Watch:
         self.printed: dict[str, str] = {}
         """By call, the first text that it has printed."""
 
-    def call(self, name: str, call: Callable[[], Made]) -> Made:
+    def call(self, name: str, call: Callable[[], Result]) -> Result:
         """What the call returns. Raises Broken where it has changed the working directory."""
         said = io.StringIO()
         with redirect_stdout(said):
-            made = call()
+            result = call()
         before, self.folder = self.folder, _folder()
         if self.folder != before:
             raise Broken(
@@ -376,7 +376,7 @@ class _Watch:
                 self.changed.setdefault(variable, name)
         if said.getvalue():
             self.printed.setdefault(name, said.getvalue())
-        return made
+        return result
 
 
 class _Watched(Environment):
@@ -423,8 +423,8 @@ def process_is_left_alone(subject: Subject) -> str:
 
 
 def _play(subject: Subject, task: Task, baseline: str, watch: _Watch) -> None:
-    made = watch.call("make", partial(open_episode, subject.world, task, subject.seed))
-    with closing(_Watched(made, watch)) as environment:
+    inner = watch.call("make", partial(open_episode, subject.world, task, subject.seed))
+    with closing(_Watched(inner, watch)) as environment:
         first, decide = environment.reset(), baseline_policy(subject.world, task, subject.seed, baseline)
         for _ in play_turns(environment, first, subject.world.limits_of(task), decide):
             pass
@@ -529,8 +529,8 @@ def states_are_named_as_said(subject: Subject) -> str:
         return "not all are named, as the world says"
     acted_on = 0
     for episode in subject.all_episodes:
-        seen = [episode.first, *(step.observation for step in episode.steps)]
-        for observation in seen[: len(episode.steps)]:
+        observations = [episode.first, *(step.observation for step in episode.steps)]
+        for observation in observations[: len(episode.steps)]:
             acted_on += 1
             if observation.state is None:
                 raise Broken(
@@ -560,14 +560,14 @@ def any_reply_is_answered(subject: Subject) -> str:
     guided = [(task, subject.guided(task).actions) for task in subject.sample]
     points = [(task, actions, prefix) for task, actions in guided for prefix in sorted({0, min(1, len(actions) - 1)})]
     each = -(-REPLIES // len(points))
-    taken: list[bool] = []
+    valid: list[bool] = []
     for task, actions, prefix in points:
         strange = fuzz_replies(subject.world, subject.seed, f"{task.id} after {prefix}", actions[prefix], each)
-        taken += _taken_as_actions(subject, task, actions[:prefix], strange)
-    return f"{len(taken)} replies, {sum(taken)} of them taken as actions"
+        valid += _validate_replies(subject, task, actions[:prefix], strange)
+    return f"{len(valid)} replies, {sum(valid)} of them taken as actions"
 
 
-def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], strange: Sequence[str]) -> list[bool]:
+def _validate_replies(subject: Subject, task: Task, prefix: Sequence[str], strange: Sequence[str]) -> list[bool]:
     """For each fuzz reply after the prefix, whether the world accepted it as a valid action.
 
     The replies go to one episode in sequence, which goes on from any that the world accepts; when it ends, a fresh
@@ -578,13 +578,13 @@ def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], stran
     def mind(environment: Environment) -> ScriptedAction | None:
         return environment.oracle(remaining) if subject.has_oracle else None
 
-    taken = []
+    valid = []
     with ExitStack() as episode:
         environment, before = episode.enter_context(subject.reached(task, prefix))
         decision = mind(environment)
         for reply in strange:
             step = environment.step(reply)
-            taken.append(step.valid)
+            valid.append(step.valid)
             if not isinstance(step.observation.text, str) or not step.observation.text.strip():
                 got = step.observation.text
                 raise Broken(f"every reply must be answered with a text; {shortened(reply)} got {got!r}")
@@ -601,7 +601,7 @@ def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], stran
                 episode.close()
                 environment, before = episode.enter_context(subject.reached(task, prefix))
             decision = mind(environment)
-    return taken
+    return valid
 
 
 def _require_declared(step: Step, declared: Set[str], task: Task) -> None:

@@ -26,14 +26,14 @@ def kind_of(name: str) -> CheckedKind:
         return _kind_of_word(name)
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
+        target = getattr(importlib.import_module(module), attribute, None)
     except Exception:  # the check of the world raises it again, and says where it comes from
         return "world"
-    if isinstance(found, Estimator):
+    if isinstance(target, Estimator):
         return "rule"
-    if isinstance(found, RewardFunction):
+    if isinstance(target, RewardFunction):
         return "reward"
-    return _kind_of_function(name, found) if inspect.isfunction(found) else "world"
+    return _kind_of_function(name, target) if inspect.isfunction(target) else "world"
 
 
 def _kind_of_word(name: str) -> CheckedKind:

@@ -74,7 +74,7 @@ class PlayedEpisode:
         """Whether the world said that the task was solved."""
         return any(step.success for step in self.steps)
 
-    def written(self) -> str:
+    def as_json(self) -> str:
         """The whole episode as JSON text; equal episodes have equal texts in every process."""
         return json.dumps(_plain(self), sort_keys=True)
 
@@ -201,14 +201,14 @@ def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpi
 
     `count`: tasks per split; `played`: returns the episode of a task and a policy. The keys name what was digested.
     """
-    found = {"instruction, grammar and limits": _digest([world.instruction, world.grammar, asdict(world.limits)])}
+    entries = {"instruction, grammar and limits": _digest([world.instruction, world.grammar, asdict(world.limits)])}
     for split in SPLITS:
         tasks = first_tasks(world, split, count)
-        found[f"tasks of {split}"] = _digest([_plain(task) for task in tasks])
+        entries[f"tasks of {split}"] = _digest([_plain(task) for task in tasks])
         for task in tasks:
             for baseline in policies(world):
-                found[f"{task.id} by {baseline}"] = _digest(played(task, baseline).written())
-    return found
+                entries[f"{task.id} by {baseline}"] = _digest(played(task, baseline).as_json())
+    return entries
 
 
 def digests_elsewhere(
@@ -219,10 +219,10 @@ def digests_elsewhere(
     What differs is not a function of the seed. Raises Broken when the world cannot be made or played there, and
     subprocess.TimeoutExpired after `SECONDS`.
     """
-    given = [world, json.dumps(dict(parameters)), "--count", str(count), "--seed", str(seed)]
+    arguments = [world, json.dumps(dict(parameters)), "--count", str(count), "--seed", str(seed)]
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
     finished = subprocess.run(
-        [sys.executable, "-m", "turnwise.checking", *given],
+        [sys.executable, "-m", "turnwise.checking", *arguments],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -234,8 +234,8 @@ def digests_elsewhere(
     if finished.returncode != 0:
         last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
         raise Broken(f"the world must be playable in another process; there {world} ended with: {last}")
-    found: dict[str, str] = json.loads(finished.stdout.strip().splitlines()[-1])
-    return found
+    entries: dict[str, str] = json.loads(finished.stdout.strip().splitlines()[-1])
+    return entries
 
 
 def _digest(content: Any) -> str:

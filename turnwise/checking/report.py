@@ -76,19 +76,19 @@ class CheckReport:
         for check in self.checks:
             again = not check.passed and check.found in said
             head = f"{check.sign:<6}  {check.name:<{width}}  "
-            found = "the same" if again else check.found
-            if columns is not None and "\n" not in found:
+            text = "the same" if again else check.found
+            if columns is not None and "\n" not in text:
                 room = max(columns - len(head), LEAST_COLUMNS)
-                found = f"\n{' ' * len(head)}".join(textwrap.wrap(found, room))
-            rows.append(head + found)
+                text = f"\n{' ' * len(head)}".join(textwrap.wrap(text, room))
+            rows.append(head + text)
             said.add(check.found)
         applied = [check for check in self.checks if check.applies]
-        kept = len(applied) - len(self.failed)
+        passes = len(applied) - len(self.failed)
         verdict = "keeps its contract" if self.passed else "does not keep its contract"
         left_out = len(self.checks) - len(applied)
         note = f", {left_out} do{'es' if left_out == 1 else ''} not apply" if left_out else ""
         note += f", {doubtful} with a warning" if (doubtful := sum(check.doubtful for check in applied)) else ""
-        return [*rows, f"The {self.what} {self.name!r} {verdict}: {kept} of {len(applied)} checks passed{note}."]
+        return [*rows, f"The {self.what} {self.name!r} {verdict}: {passes} of {len(applied)} checks passed{note}."]
 
 
 def examine(name: str, check: Callable[[], str]) -> Check:

@@ -37,11 +37,11 @@ class Subject:
     @cached_property
     def first_observations(self) -> dict[str, Observation]:
         """The first observation of every task, by task id."""
-        found = {}
+        observations = {}
         for task in progress.each(self.check, [task for tasks in self.task_sets.values() for task in tasks]):
             with self.reached(task, ()) as (_, observation):
-                found[task.id] = observation
-        return found
+                observations[task.id] = observation
+        return observations
 
     @property
     def sample(self) -> list[Task]:
