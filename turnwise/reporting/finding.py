@@ -33,11 +33,11 @@ def report_finding(report: ReportData) -> str:
     """
     begun = [note.removeprefix(BEFORE_TRAINING) for note in report.notes if note.startswith(BEFORE_TRAINING)]
     names = ", ".join(note.partition(":")[0] for note in begun)
-    found = [] if report.judgement is None else [finding(report.judgement, report.greedy)]
-    found += [] if report.race is None else [race_summary(report.race)]
-    found += [] if report.outcomes is None else report.outcomes.sentences()
-    found += [f"Reinforcement had nothing to begin with in {names}: see the notes."] if names else []
-    return " ".join(found)
+    sentences = [] if report.judgement is None else [finding(report.judgement, report.greedy)]
+    sentences += [] if report.race is None else [race_summary(report.race)]
+    sentences += [] if report.outcomes is None else report.outcomes.sentences()
+    sentences += [f"Reinforcement had nothing to begin with in {names}: see the notes."] if names else []
+    return " ".join(sentences)
 
 
 def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:

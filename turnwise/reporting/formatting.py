@@ -69,11 +69,11 @@ def with_bounds(interval: Interval | None, digits: int, sign: bool = False) -> s
     """A value with its bounds: `0.181 (0.171 to 0.192)`; with `sign` all have one. `UNDEFINED` for None."""
     if interval is None:
         return UNDEFINED
-    shown = signed if sign else number
-    value = shown(interval.value, digits)
+    format_number = signed if sign else number
+    value = format_number(interval.value, digits)
     if interval.low is None or interval.high is None:
         return value
-    return f"{value} ({shown(interval.low, digits)} to {shown(interval.high, digits)})"
+    return f"{value} ({format_number(interval.low, digits)} to {format_number(interval.high, digits)})"
 
 
 def probability(p: float | None) -> str:
@@ -96,11 +96,11 @@ def comparison_sentence(comparison: Comparison) -> str:
     return f"{comparison.first} − {comparison.second}: {difference}, {verdict(comparison)}"
 
 
-def budget_sentences(written: AtWrittenBudget) -> list[str]:
+def budget_sentences(at_budget: AtWrittenBudget) -> list[str]:
     """The verdicts at the budget that was written down, or why there are none."""
-    if written.judgement is None:
-        return [f"No verdict at {written.heading}: {written.because}."]
-    return [f"At {written.heading}: {comparison_sentence(each)}" for each in written.judgement.comparisons]
+    if at_budget.judgement is None:
+        return [f"No verdict at {at_budget.heading}: {at_budget.because}."]
+    return [f"At {at_budget.heading}: {comparison_sentence(each)}" for each in at_budget.judgement.comparisons]
 
 
 def race_sentences(race: SeedRace) -> list[str]:
@@ -127,7 +127,7 @@ def race_summary(race: SeedRace) -> str:
     if not ended:
         return f"Nothing was decided with {race.at_most} seeds."
     counts = Counter(each.decision for each in race.comparisons)
-    named: dict[Decision, str] = {
+    phrases: dict[Decision, str] = {
         "decided": "decided",
         "ruled out": f"without a difference of {race.worth:g}",
         "open": "open",
@@ -136,7 +136,7 @@ def race_summary(race: SeedRace) -> str:
     after = f"after {fewest if fewest == most else f'{fewest} to {most}'} of at most {race.at_most} seeds"
     if len(counts) == 1:
         return f"{'Decided' if 'decided' in counts else f'A difference of {race.worth:g} is ruled out'} {after}."
-    parts = ", ".join(f"{counts[each]} {named[each]}" for each in named if counts[each])
+    parts = ", ".join(f"{counts[each]} {phrases[each]}" for each in phrases if counts[each])
     return f"Of {counts.total()} comparisons {parts}, {after}."
 
 
@@ -164,12 +164,12 @@ def reply_log_probability(turn: Turn, unit: str = "token") -> str:
     return f"log p {signed(sum(turn.log_probabilities), 2)} over {length}" if any(turn.log_probabilities) else length
 
 
-def heading(named: ReportColumn | Curve) -> str:
+def heading(column: ReportColumn | Curve) -> str:
     """The heading of a column or curve with its unit and, if it has one, an arrow in the better direction."""
-    unit = f" ({named.unit})" if named.unit not in ("", SHARE) else ""
+    unit = f" ({column.unit})" if column.unit not in ("", SHARE) else ""
     # A no-break space keeps the arrow next to the last word when the heading is wrapped.
-    arrow = f"\u00a0{ARROWS[named.better]}" if isinstance(named, ReportColumn) and named.better else ""
-    return f"{named.heading}{unit}{arrow}"
+    arrow = f"\u00a0{ARROWS[column.better]}" if isinstance(column, ReportColumn) and column.better else ""
+    return f"{column.heading}{unit}{arrow}"
 
 
 def duration(seconds: float) -> str:

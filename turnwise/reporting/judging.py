@@ -78,8 +78,8 @@ def judge(
     if scores is table:
         table = table.set_axis([f"row {label}" for label in table.index])
     table = with_run_names(table)
-    named: dict[Role, str | None] = {"method": method, "seed": seed, "task": task, "score": score, "step": step}
-    columns = detect_columns(table, named)
+    roles: dict[Role, str | None] = {"method": method, "seed": seed, "task": task, "score": score, "step": step}
+    columns = detect_columns(table, roles)
     results = results_of(table, columns, anyway)
     report = judged_scores(
         results,
@@ -103,11 +103,11 @@ def _has_value(column: pd.Series, value: str) -> pd.Series:
     """Which entries are written as `value`, or are that number: 1 is 1.0 in a column that has gaps."""
     from pandas.api.types import is_numeric_dtype
 
-    written = column.astype(str) == value
+    mask = column.astype(str) == value
     if is_numeric_dtype(column):
         with suppress(ValueError):
-            return written | (column == float(value))
-    return written
+            return mask | (column == float(value))
+    return mask
 
 
 def read_scores(sources: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
@@ -134,7 +134,7 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
     from turnwise.tracking.database import place_of
 
     address, _, experiment = uri.partition("#")
-    shown = uri.replace(address, place_of(address))
+    display_uri = uri.replace(address, place_of(address))
     client = TrackingClient(address)
     experiment_id = client.experiment_id(experiment) if experiment else None
     if experiment and experiment_id is None:
@@ -147,7 +147,7 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
     ]
     if not runs:
         raise ConfigurationError(
-            f"MLflow's store must have a finished run with metrics; found none in {shown}", "TW-unknown-run"
+            f"MLflow's store must have a finished run with metrics; found none in {display_uri}", "TW-unknown-run"
         )
     rows = [
         {
@@ -158,7 +158,7 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
         }
         for run in runs
     ]
-    return pd.DataFrame(rows, index=pd.Index([f"{shown}, run {run.info.run_id}" for run in runs], name=PLACE))
+    return pd.DataFrame(rows, index=pd.Index([f"{display_uri}, run {run.info.run_id}" for run in runs], name=PLACE))
 
 
 COLUMN = "score"
@@ -201,12 +201,12 @@ def _size(methods: Mapping[str, Results], means: Mapping[str, Interval]) -> str:
         {len(of(each)) for each in methods.values()} for of in (lambda each: each.runs, lambda each: each.tasks)
     )
     each = "" if len(means) == 1 else " each"
-    read = [
+    parts = [
         f"{len(means)} method{'' if len(means) == 1 else 's'}",
         f"{_range(seeds)} {'seed' if seeds == {1} else 'seeds'}{each}",
         *([] if tasks == {1} else [f"{_range(tasks)} tasks{each}"]),
     ]
-    return f"Read: {', '.join(read)}."
+    return f"Read: {', '.join(parts)}."
 
 
 def _range(counts: set[int]) -> str:

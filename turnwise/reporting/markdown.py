@@ -44,16 +44,16 @@ def table(heading: Iterable[object], rows: Iterable[Sequence[object]]) -> str:
 
 def results_table(report: ReportData, columns: int | None = None) -> str:
     """The report's table in Markdown, with its first columns or all: values with their intervals."""
-    shown = report.columns[:columns]
+    table_columns = report.columns[:columns]
     rows = [
         [
             formatting.marked(report, row),
-            *(formatting.with_bounds(row.cells.get(each.key), each.digits) for each in shown),
+            *(formatting.with_bounds(row.cells.get(each.key), each.digits) for each in table_columns),
         ]
         for rows in report.row_groups()
         for row in rows
     ]
-    return table(["", *(each.heading for each in shown)], rows)
+    return table(["", *(each.heading for each in table_columns)], rows)
 
 
 def cell(content: object) -> str:

@@ -69,8 +69,8 @@ class SweepReport:
             cells = ("–", "–") if mean is None else (number(mean.value, DIGITS), bounds(mean, DIGITS) or mean.absence)
             rows.append([*(str(each.values[key]) for key in keys), *(cell or "–" for cell in cells)])
             rows[-1].append(self.than_best(each.name))
-        named = [key.rpartition(".")[2] for key in keys]
-        columns = [*named, self.judgement.measure, "95 % interval", "against the best"]
+        short_names = [key.rpartition(".")[2] for key in keys]
+        columns = [*short_names, self.judgement.measure, "95 % interval", "against the best"]
         seeds = ", ".join(map(str, self.seeds))
         notes = [f"On the {self.tasks} validation tasks; the interval is over the seeds {seeds}."]
         if self.outcomes is not None:

@@ -72,8 +72,8 @@ def token_advantages(sample: Sample, place: int) -> list[float | None]:
     """
     if sample.token_advantages is not None:
         return list(sample.token_advantages[place])
-    of_turn = None if sample.advantages is None else sample.advantages[place]
-    return [of_turn] * len(sample.trajectory.turns[place].reply_tokens)
+    turn_advantage = None if sample.advantages is None else sample.advantages[place]
+    return [turn_advantage] * len(sample.trajectory.turns[place].reply_tokens)
 
 
 def heat_tokens(sample: Sample, place: int, largest: float) -> list[HeatToken]:

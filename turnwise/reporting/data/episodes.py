@@ -116,9 +116,9 @@ def whole_tasks(episodes: Iterable[ShownEpisode], limit: int) -> list[ShownEpiso
 
     Tasks are kept whole because their episodes are meant to be compared with each other.
     """
-    chosen: list[ShownEpisode] = []
-    for of_task in by_task(episodes).values():
-        if chosen and len(chosen) + len(of_task) > limit:
+    selected: list[ShownEpisode] = []
+    for task_episodes in by_task(episodes).values():
+        if selected and len(selected) + len(task_episodes) > limit:
             break
-        chosen += of_task[:limit]
-    return chosen
+        selected += task_episodes[:limit]
+    return selected

@@ -197,12 +197,12 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
         for run in reversed(runs)
         for name, evaluation in run.baselines.items()
     }
-    shown = {}
+    intervals = {}
     for (_, evaluation), label in sorted(labels.items(), key=lambda item: (item[0][0] != WARM_START, item[1])):
         values = list(task_means(evaluation, world, primary).values())
         if values:
-            shown[label] = over_tasks(values, seed=0, proportion=primary.percent)
-    return shown
+            intervals[label] = over_tasks(values, seed=0, proportion=primary.percent)
+    return intervals
 
 
 def _frame(run: RecordedRun, world: World, column: Column) -> ReferencePoints:
@@ -218,7 +218,7 @@ def _whole_curves(group: Group, world: World) -> list[Points]:
         whole_curve(
             curve(
                 run.artifacts.start,
-                [made.get("evaluation") for made in run.artifacts.iterations],
+                [outputs.get("evaluation") for outputs in run.artifacts.iterations],
                 world,
                 world.primary_column,
             ),

@@ -79,18 +79,18 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
         if score is None:
             without_scale[world] = None
         else:
-            of_ablation = recorded_scores.setdefault((rule, world), {})
-            of_ablation.setdefault(run.tags.get(PARENT, ""), {})[run.artifacts.seed] = score
-    named = [*recorded_scores, *untested]
-    if not (named or without_scale) and (rules or worlds):
+            ablation_scores = recorded_scores.setdefault((rule, world), {})
+            ablation_scores.setdefault(run.tags.get(PARENT, ""), {})[run.artifacts.seed] = score
+    pairs = [*recorded_scores, *untested]
+    if not (pairs or without_scale) and (rules or worlds):
         recorded = dict.fromkeys(f"{run.artifacts.variant} in {labels[_identity(run)]}" for run in runs)
         raise ConfigurationError(
             "a suite must have a run of one of the rules and worlds that are named; found none of "
             f"{', '.join([*rules, *worlds])}: name some of {', '.join(recorded)}",
             "TW-unknown-run",
         )
-    rules = list(rules) or list(dict.fromkeys(rule for rule, _ in named))
-    worlds = list(worlds) or list(dict.fromkeys(world for _, world in named))
+    rules = list(rules) or list(dict.fromkeys(rule for rule, _ in pairs))
+    worlds = list(worlds) or list(dict.fromkeys(world for _, world in pairs))
     newest = {at: list(list(by_ablation.values())[-1].values()) for at, by_ablation in recorded_scores.items()}
     scores = {rule: {world: newest[rule, world] for world in worlds if (rule, world) in newest} for rule in rules}
     missing += [
@@ -105,8 +105,8 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
         rules,
         worlds,
         {
-            rule: {world: student_over_seeds(values) for world, values in of_rule.items()}
-            for rule, of_rule in scores.items()
+            rule: {world: student_over_seeds(values) for world, values in world_scores.items()}
+            for rule, world_scores in scores.items()
         },
         measure_suite(scores) if shared else None,
         missing,

@@ -137,7 +137,7 @@ def cost_rows(report: ReportData) -> list[tuple[object, ...]]:
 
 def comparison_rows(judgement: Judgement) -> list[tuple[object, ...]]:
     """The comparisons of a judgement: gains over the warm start first, then pairs of variants."""
-    return [(judgement.measure, *(read(each) for read in COMPARISON.values())) for each in judgement.comparisons]
+    return [(judgement.measure, *(cell(each) for cell in COMPARISON.values())) for each in judgement.comparisons]
 
 
 def _work_rows(report: ReportData) -> list[tuple[object, ...]]:
@@ -172,8 +172,8 @@ class TextTable:
 
     def with_values(self) -> TextTable:
         """The table without the columns that have no value in any row."""
-        kept = [place for place in range(len(self.columns)) if any(row[place] != UNDEFINED for row in self.rows)]
-        columns, *rows = ([row[place] for place in kept] for row in (self.columns, *self.rows))
+        places = [place for place in range(len(self.columns)) if any(row[place] != UNDEFINED for row in self.rows)]
+        columns, *rows = ([row[place] for place in places] for row in (self.columns, *self.rows))
         return replace(self, columns=columns, rows=rows)
 
     def to_csv(self) -> bytes:

@@ -33,12 +33,12 @@ def tables(
     `outcomes` has the runs that were ended early or left out, if there are any. `where` the measure was taken follows
     its name in the title.
     """
-    made = [standings(judgement, references or {}, outcomes, where)]
+    text_tables = [standings(judgement, references or {}, outcomes, where)]
     if judgement.pairs:
-        made.append(pairs(judgement))
+        text_tables.append(pairs(judgement))
     if judgement.learning:
-        made.append(learning(judgement))
-    return made
+        text_tables.append(learning(judgement))
+    return text_tables
 
 
 def standings(
@@ -115,7 +115,7 @@ def pairs(judgement: Judgement) -> TextTable:
 def learning(judgement: Judgement) -> TextTable:
     """One row per variant: how it learned, measured on the validation task set."""
     stated = judgement.learning[0].reached.stated
-    rows = [[each.name, text_cell(each.area), _reached(each)] for each in judgement.learning]
+    rows = [[each.name, text_cell(each.area), _format_reached(each)] for each in judgement.learning]
     columns = ["", "area under the curve", f"iterations to {stated:g}"]
     notes = [
         "Area: the mean on the way, on the validation task set. Iterations: the median run's, and how many got there."
@@ -152,7 +152,7 @@ def exact(comparison: Comparison) -> str:
     return f"{probability(comparison.exact)}\n≥ {comparison.smallest:.2g}"
 
 
-def _reached(found: Learning) -> str:
-    arrived = [at for at in found.reached.at if at is not None]
-    share = f"{len(arrived)} of {len(found.reached.at)}"
-    return share if found.reached.median is None else f"{found.reached.median:g}\n{share}"
+def _format_reached(variant_learning: Learning) -> str:
+    arrived = [at for at in variant_learning.reached.at if at is not None]
+    share = f"{len(arrived)} of {len(variant_learning.reached.at)}"
+    return share if variant_learning.reached.median is None else f"{variant_learning.reached.median:g}\n{share}"

@@ -32,7 +32,7 @@ def what_if_tables(what_if: WhatIf, whole: bool = False) -> list[TextTable]:
     longest = max((len(rule.by_turn) for rule in what_if.rules), default=0)
     turns = range(longest if whole else min(longest, MOST_TURNS))
     by_turn = [
-        [f"turn {place + 1}", *(_of_turn(rule.by_turn[place : place + 1], whole) for rule in what_if.rules)]
+        [f"turn {place + 1}", *(_format_turn(rule.by_turn[place : place + 1], whole) for rule in what_if.rules)]
         for place in turns
     ]
     headings = ["", *names]
@@ -90,10 +90,10 @@ def what_if_tables(what_if: WhatIf, whole: bool = False) -> list[TextTable]:
     return filled
 
 
-def _of_turn(found: list[TurnFigures], whole: bool) -> str:
-    if not found:
+def _format_turn(figures: list[TurnFigures], whole: bool) -> str:
+    if not figures:
         return UNDEFINED
-    (turn,) = found
+    (turn,) = figures
     correlation = "" if turn.correlation is None else f", correlation {number(turn.correlation, 2)}"
     counted = f"\n{turn.count} turn{'' if turn.count == 1 else 's'}{correlation}" if whole else ""
     return f"{signed(turn.mean, 2)} ± {number(turn.deviation, 2)}{counted}"

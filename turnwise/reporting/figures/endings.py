@@ -54,7 +54,7 @@ def variants_with_endings(report: ReportData) -> list[Endings]:
 
 def endings_figure(variants: Sequence[Endings], name: str = "endings") -> Figure:
     """One stacked plot per variant, in a grid of up to three columns."""
-    shown = looks(variants)
+    ending_looks = looks(variants)
     columns = min(3, len(variants))
     rows = -(-len(variants) // columns)
 
@@ -63,13 +63,13 @@ def endings_figure(variants: Sequence[Endings], name: str = "endings") -> Figure
         grid = drawing.subplots(rows, columns, squeeze=False, sharey=True)
         for place, axes in enumerate(grid.flat):
             if place < len(variants):
-                _stack(axes, variants[place], shown)
+                _stack(axes, variants[place], ending_looks)
             else:
                 axes.set_visible(False)
         if legend:
             patches = [
                 Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=look.text)
-                for look in shown.values()
+                for look in ending_looks.values()
             ]
             for patch in patches:
                 patch.set_linewidth(0.3)
@@ -84,7 +84,7 @@ def endings_figure(variants: Sequence[Endings], name: str = "endings") -> Figure
     data: list[tuple[str | int | float | None, ...]] = [
         (endings.variant, each, number, share)
         for endings in variants
-        for each in shown
+        for each in ending_looks
         for number, share in endings.shares.get(each, [])
     ]
     return Figure(
@@ -96,8 +96,8 @@ def endings_figure(variants: Sequence[Endings], name: str = "endings") -> Figure
     )
 
 
-def _stack(axes: Axes, endings: Endings, shown: dict[str, EndingLook]) -> None:
-    present = [name for name in shown if name in endings.shares]
+def _stack(axes: Axes, endings: Endings, ending_looks: dict[str, EndingLook]) -> None:
+    present = [name for name in ending_looks if name in endings.shares]
     axes.set_title(endings.variant)
     if not present:
         return
@@ -107,7 +107,7 @@ def _stack(axes: Axes, endings: Endings, shown: dict[str, EndingLook]) -> None:
     below = [0.0] * len(numbers)
     for name in present:
         above = [base + share for base, (_, share) in zip(below, endings.shares[name], strict=True)]
-        look = shown[name]
+        look = ending_looks[name]
         axes.stairs(
             above, edges, baseline=below, fill=True, facecolor=look.colour, hatch=look.hatch, edgecolor="white", lw=0.3
         )

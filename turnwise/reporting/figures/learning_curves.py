@@ -55,12 +55,12 @@ def curves_that_matter(report: ReportData) -> list[tuple[str, Figure]]:
 def other_curves_by_topic(report: ReportData) -> dict[str, list[Figure]]:
     """All other learning curves by topic, in the order in which topics first occur."""
     figures = _by_metric(report)
-    shown = _that_matter(figures)
+    main_metrics = _that_matter(figures)
     topics: dict[str, dict[str, None]] = {}
     for curve in report.curves:
-        if curve.metric not in shown:
+        if curve.metric not in main_metrics:
             topics.setdefault(curve.topic, {})[curve.metric] = None
-    return {topic: [figures[metric] for metric in of_topic] for topic, of_topic in topics.items()}
+    return {topic: [figures[metric] for metric in metrics] for topic, metrics in topics.items()}
 
 
 def _by_metric(report: ReportData) -> dict[str, Figure]:
@@ -136,19 +136,19 @@ def ended_handle() -> Line2D:
 
 
 def _values(
-    bands: Mapping[str, Sequence[tuple[int, float, float, float]]], left: Mapping[str, Mapping[int, Sequence[float]]]
+    bands: Mapping[str, Sequence[tuple[int, float, float, float]]], later: Mapping[str, Mapping[int, Sequence[float]]]
 ) -> dict[int, str]:
     """What each variant has at each iteration, of at most `MOST_VALUES` iterations: the mean, and the seeds' range.
 
-    `left` has, of variants with runs that were ended, what the other runs have after that, by iteration.
+    `later` has, of variants with runs that were ended, what the other runs have after that, by iteration.
     """
     texts: dict[int, list[str]] = {}
     for name, rows in bands.items():
         for at, mean, low, high in rows:
             spread = f" ({low:.3g} to {high:.3g})" if low < high else ""
             texts.setdefault(at, []).append(f"{name} {mean:.3g}{spread}")
-    for name, of_variant in left.items():
-        for at, values in of_variant.items():
+    for name, by_iteration in later.items():
+        for at, values in by_iteration.items():
             runs = f"{len(values)} {'run' if len(values) == 1 else 'runs'} that went on"
             texts.setdefault(at, []).append(f"{name} {min(values):.3g} to {max(values):.3g} in the {runs}")
     every = -(-len(texts) // MOST_VALUES) or 1
@@ -157,10 +157,10 @@ def _values(
 
 def _remaining_runs(seeds: Sequence[Curve], rows: Sequence[tuple[int, float, float, float]]) -> dict[int, list[float]]:
     """By iteration, the values of the runs that went on after the last iteration that all runs of a variant share."""
-    shared, later = rows[-1][0] if rows else -1, dict[int, list[float]]()
+    last_shared, later = rows[-1][0] if rows else -1, dict[int, list[float]]()
     for curve in seeds:
         for at, value in curve.points:
-            if at > shared:
+            if at > last_shared:
                 later.setdefault(at, []).append(value)
     return later
 
@@ -168,9 +168,9 @@ def _remaining_runs(seeds: Sequence[Curve], rows: Sequence[tuple[int, float, flo
 def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
     """(iteration, mean, lowest, highest) over the seeds of one variant, at iterations that all seeds have."""
     values = [dict(curve.points) for curve in curves]
-    shared = sorted(set.intersection(*(set(points) for points in values))) if values else []
-    rows = [(iteration, [points[iteration] for points in values]) for iteration in shared]
-    return [(iteration, sum(found) / len(found), min(found), max(found)) for iteration, found in rows]
+    iterations = sorted(set.intersection(*(set(points) for points in values))) if values else []
+    rows = [(iteration, [points[iteration] for points in values]) for iteration in iterations]
+    return [(iteration, sum(numbers) / len(numbers), min(numbers), max(numbers)) for iteration, numbers in rows]
 
 
 def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle, ended: Collection[int] = ()) -> None:
@@ -180,9 +180,9 @@ def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle, ended: Co
     """
     rows = band(seeds)
     draw_band(axes, rows, style)
-    shared = rows[-1][0] if rows else 0
+    last_shared = rows[-1][0] if rows else 0
     for curve in seeds if ended else ():
-        later = [point for point in curve.points if point[0] >= shared]
+        later = [point for point in curve.points if point[0] >= last_shared]
         if len(later) > 1:
             axes.plot(*zip(*later, strict=True), color=style.colour, dashes=style.dashes, linewidth=0.7)
         if curve.seed in ended and curve.points:
@@ -219,14 +219,14 @@ def _cost_figure(costs: Costs, axis: str, place: int, look: dict[str, LineStyle]
         name: cost_band([curve for curve in curves if curve.variant == name])
         for name in dict.fromkeys(curve.variant for curve in curves)
     }
-    written = costs.at_budget if costs.at_budget is not None and costs.at_budget.axis == axis else None
+    budget = costs.at_budget if costs.at_budget is not None and costs.at_budget.axis == axis else None
 
     def draw(legend: bool) -> Drawing:
         drawing, axes = axes_of(4.8, 2.7)
         for name, rows in bands.items():
             draw_band(axes, rows, look[name])
-        if written is not None:
-            axes.axvline(written.amount, color=GREY, dashes=(5, 3), linewidth=1.1, zorder=1)
+        if budget is not None:
+            axes.axvline(budget.amount, color=GREY, dashes=(5, 3), linewidth=1.1, zorder=1)
         axes.set_title(wrapped(f"{costs.metric}, sampled"))
         axes.set_xlabel(unit)
         axes.xaxis.set_major_locator(MaxNLocator(6))

@@ -124,8 +124,8 @@ def _first_cost(report: ReportData) -> str:
     """The axis that a page shows first: that of the budget, else sampled tokens, else the first that was measured."""
     if report.costs is None or not report.costs.at_equal:
         return ""
-    axes, written = [each.budget for each in report.costs.at_equal], report.costs.at_budget
-    wanted = SAMPLED_TOKENS if written is None else written.axis
+    axes, budget = [each.budget for each in report.costs.at_equal], report.costs.at_budget
+    wanted = SAMPLED_TOKENS if budget is None else budget.axis
     return wanted if wanted in axes else axes[0]
 
 

@@ -94,10 +94,10 @@ def _in_scheme(drawing: str) -> str:
     matplotlib writes colours as `style="fill: #22262b"`, where CSS takes a variable; elsewhere nothing is replaced.
     """
 
-    def named(style: re.Match[str]) -> str:
-        return re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: scheme_colour(found[0]), style[0])
+    def replace_colours(style: re.Match[str]) -> str:
+        return re.sub(r"#[0-9a-fA-F]{6}\b", lambda match: scheme_colour(match[0]), style[0])
 
-    return re.sub(r'\bstyle="[^"]*"', named, drawing)
+    return re.sub(r'\bstyle="[^"]*"', replace_colours, drawing)
 
 
 def _finalized(value: object) -> object:

@@ -30,7 +30,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report(
-    report: ReportData, folder: Path, further: Mapping[str, bytes] | None = None, drawn: Path | None = None
+    report: ReportData, folder: Path, further: Mapping[str, bytes] | None = None, record_path: Path | None = None
 ) -> None:
     """Write `report.html`, `report.json`, tables as CSV and `figures/` into `folder`; each figure is a PNG and a CSV.
 
@@ -41,24 +41,24 @@ def write_report(
         report: the report data.
         folder: made where it is missing.
         further: other files, by name.
-        drawn: a file that keeps what the page and the figures were drawn from. Where the folder holds them as they were
-            drawn from the same, they stay. None: they are drawn in any case.
+        record_path: a file that keeps what the page and the figures were drawn from. If the folder holds them as they
+            were drawn from the same, they stay. None: they are drawn in any case.
     """
     files, obsolete = tables(report), [VERDICTS_FILE, ACCOUNT_FILE]
     obsolete += [f"{METRICS_FOLDER}/{path.name}" for path in (folder / METRICS_FOLDER).glob("*.json")]
     source = _source(files[DATA_FILE])
-    if drawn is None or not _holds(folder, drawn, source):
+    if record_path is None or not _holds(folder, record_path, source):
         former = [path.name for path in (folder / FIGURES_FOLDER).glob("*") if path.suffix in (".png", ".csv")]
         obsolete += [f"{FIGURES_FOLDER}/{name}" for name in former]
-        files |= _drawn(report)
+        files |= _draw_files(report)
     write_together(folder, {**files, **(further or {})}, obsolete)
-    if drawn is not None and PAGE_FILE in files:
+    if record_path is not None and PAGE_FILE in files:
         names = [PAGE_FILE, *(name for name in files if name.startswith(FIGURES_FOLDER))]
         contents = {name: sha256_of(folder / name) for name in names}
-        write_whole(drawn, json.dumps({"source": source, "files": contents}))
+        write_whole(record_path, json.dumps({"source": source, "files": contents}))
 
 
-def _drawn(report: ReportData) -> dict[str, bytes]:
+def _draw_files(report: ReportData) -> dict[str, bytes]:
     """The page and the figures, drawn."""
     from turnwise.reporting.html.page import all_figures, page
 
@@ -76,12 +76,12 @@ def _source(data: bytes) -> str:
     return digest_of([data.decode(), fingerprint(["turnwise.reporting.html.page"]), templates, packages])
 
 
-def _holds(folder: Path, drawn: Path, source: str) -> bool:
+def _holds(folder: Path, record_path: Path, source: str) -> bool:
     """Whether the folder holds page and figures as they were drawn from this source."""
     try:
-        kept = json.loads(drawn.read_bytes())
+        record = json.loads(record_path.read_bytes())
     except (FileNotFoundError, ValueError):  # never drawn, or a power failure has left a part of the file
         return False
-    return kept["source"] == source and all(
-        (folder / name).is_file() and sha256_of(folder / name) == content for name, content in kept["files"].items()
+    return record["source"] == source and all(
+        (folder / name).is_file() and sha256_of(folder / name) == content for name, content in record["files"].items()
     )

@@ -32,8 +32,8 @@ def print_report(report: ReportData, console: Console) -> None:
 
     Columns that do not fit next to each other go into further tables below.
     """
-    if found := report_finding(report):
-        console.print(Text(found, style="bold"))
+    if headline := report_finding(report):
+        console.print(Text(headline, style="bold"))
         console.print()
     console.print(Text(report.title, style="bold"))
     for columns in _groups_that_fit(report, console):

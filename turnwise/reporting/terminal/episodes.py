@@ -24,14 +24,14 @@ LABEL = len("observation")
 def print_episodes(episodes: Sequence[ShownEpisode], console: Console, in_columns: bool = False) -> None:
     """Print the episodes by task; with `in_columns`, those of a task in as many columns as fit the console's width."""
     largest = largest_advantage([episode.sample for episode in episodes])
-    for task, of_task in by_task(episodes).items():
+    for task, task_episodes in by_task(episodes).items():
         console.print(Rule(Text(visible(task)), style="dim", align="left"))
-        columns = max(1, min(len(of_task), console.width // NARROWEST_COLUMN)) if in_columns else 1
-        for first in range(0, len(of_task), columns):
+        columns = max(1, min(len(task_episodes), console.width // NARROWEST_COLUMN)) if in_columns else 1
+        for first in range(0, len(task_episodes), columns):
             row = Table.grid(padding=(0, 3, 1, 0), expand=columns > 1)
             for _ in range(columns):
                 row.add_column(ratio=1, overflow="fold")
-            row.add_row(*(_episode(episode, largest) for episode in of_task[first : first + columns]))
+            row.add_row(*(_episode(episode, largest) for episode in task_episodes[first : first + columns]))
             console.print(row)
 
 
@@ -94,10 +94,10 @@ def _heading(sample: Sample, place: int) -> Text:
 
 def _passage(content: str, style: str) -> Text:
     whole = visible(content)
-    shown = "\n".join(whole.splitlines()[:LINES])[:CHARACTERS]
-    left_out = len(whole.rstrip()) - len(shown)
+    excerpt = "\n".join(whole.splitlines()[:LINES])[:CHARACTERS]
+    left_out = len(whole.rstrip()) - len(excerpt)
     more = f" … ({left_out:,} more characters)" if left_out > 0 else ""
-    return Text.assemble((shown, style), (more, "dim"))
+    return Text.assemble((excerpt, style), (more, "dim"))
 
 
 def _rewards(sample: Sample, rewards: Mapping[str, float]) -> str:
