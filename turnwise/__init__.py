@@ -77,9 +77,9 @@ def _require_own_packages() -> None:
     ours = Path(__file__).resolve().parents[1]
     for name in _INSTALLED_BESIDE:
         spec = find_spec(name)
-        found = None if spec is None or spec.origin is None else Path(spec.origin).resolve()
-        if found is None or found.parents[1] != ours:
+        origin = None if spec is None or spec.origin is None else Path(spec.origin).resolve()
+        if origin is None or origin.parents[1] != ours:
             raise ImportError(
                 f"turnwise needs its own package {name!r}, at {ours / name}; Python finds "
-                f"{found or 'none'} instead: rename that, or take its folder from the front of sys.path"
+                f"{origin or 'none'} instead: rename that, or take its folder from the front of sys.path"
             )

@@ -74,8 +74,8 @@ class TurnwiseError(Exception):
     @property
     def code(self) -> str:
         """The code, such as `TW-repeated-seeds`; the first of a message of several lines, and empty without one."""
-        found = CODE.search(str(self))
-        return found[1] if found else ""
+        match = CODE.search(str(self))
+        return match[1] if match else ""
 
     @property
     def message(self) -> str:

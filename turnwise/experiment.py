@@ -110,8 +110,8 @@ class Experiment(Section):
         try:
             return make_world(self.world.name, self.world.parameters)
         except (ImportError, OSError, TypeError, ValueError) as error:
-            named = str(error).partition(" ")[0]
-            key = f"parameters.{named}" if named in self.world.parameters else "parameters"
+            parameter_name = str(error).partition(" ")[0]
+            key = f"parameters.{parameter_name}" if parameter_name in self.world.parameters else "parameters"
             raise ConfigurationError(f"world.{key}: {error}", "TW-world-parameter") from error
 
     def require_programs(self) -> None:
@@ -133,7 +133,7 @@ class Experiment(Section):
     @cached_property
     def made_curriculum(self) -> Curriculum:
         """The schedule of the limit on turns per training episode. Raises ConfigurationError."""
-        with _named("curriculum.options: "):
+        with _prefix_errors("curriculum.options: "):
             return make_curriculum(self.curriculum.rule, self.curriculum.options, self.made_world.limits.turns)
 
     def values(self) -> dict[str, Any]:
@@ -181,11 +181,11 @@ class Experiment(Section):
     def teachers(self) -> Mapping[str, str]:
         """The models that the policy learns from, by the keys that name them."""
         distillation = self.optimization.distillation
-        named = {
+        models = {
             "credit.options.teacher": teacher_of(self.credit),
             "optimization.distillation.teacher": None if distillation is None else distillation.teacher,
         }
-        return {key: model for key, model in named.items() if model is not None}
+        return {key: model for key, model in models.items() if model is not None}
 
     @property
     def rewrites_context(self) -> bool:
@@ -239,7 +239,7 @@ class Experiment(Section):
         rollout = self.rollout
         require_trees(self.credit, rollout.scheme, rollout.trees, rollout.group_size, self.selection.rule)
         require_greedy(self.credit, self.rollout.scheme, self.selection.rule)
-        with _named("selection: "):
+        with _prefix_errors("selection: "):
             require_selection(self.selection.rule, self.selection.options)
         require_update(optimization, self.rollout)
         require_distillation(
@@ -278,18 +278,18 @@ class Experiment(Section):
 
     def _require_evolution(self, world: World) -> None:
         """Refuse settings that AgentEvol does not use: it imitates whole episodes, without selection, KL or critic."""
-        for key, found, wanted in (
+        for key, value, wanted in (
             ("selection.rule", self.selection.rule, "all"),
             ("rollout.scheme", self.rollout.scheme, "independent"),
             ("optimization.reference", self.optimization.reference, None),
             ("optimization.distillation", self.optimization.distillation, None),
             ("rollout.lag", self.rollout.lag, 0),
         ):
-            if found != wanted:
+            if value != wanted:
                 needed = "null" if wanted is None else wanted
                 raise ConfigurationError(
                     f"optimization.method: evolution must have {key}: {needed}, since it imitates whole episodes and "
-                    f"nothing else; found {found!r}",
+                    f"nothing else; found {value!r}",
                     "TW-evolution-method",
                 )
         if self.has_critic:
@@ -309,7 +309,7 @@ class Experiment(Section):
 
 
 @contextmanager
-def _named(before: str) -> Iterator[None]:
+def _prefix_errors(before: str) -> Iterator[None]:
     """Prefix the message of a ConfigurationError of the block with `before`, unless it names its key."""
     try:
         yield
@@ -333,14 +333,14 @@ def load(
 
     Raises ConfigurationError, with `file:line:column` where the mistake is in a file.
     """
-    read = layered(parameters, overlays, settings)
+    configuration = layered(parameters, overlays, settings)
     try:
-        experiment = build(read.values)
+        experiment = build(configuration.values)
         if not to_plan:
             require_files(experiment.world)
         require_distinct_variants(experiment)
     except ConfigurationError as error:
-        raise ConfigurationError(with_places(str(error), read.written)) from error.__cause__
+        raise ConfigurationError(with_places(str(error), configuration.written)) from error.__cause__
     return experiment
 
 
@@ -391,9 +391,9 @@ def single(experiment: Experiment, variant: str | None, seed: int | None) -> Exp
         values["variants"] = {"base": {}}
     elif variant not in experiment.variants:
         raise ConfigurationError(f"variant: {unknown(variant, experiment.variants)}", "TW-unknown-variant")
-    chosen = experiment.ablation.all_seeds[0] if seed is None else seed
-    name = f"{experiment.ablation.name}-{variant}-{chosen}"
-    values["ablation"] = {"name": name, "seeds": [chosen], "variants": [variant]}
+    selected_seed = experiment.ablation.all_seeds[0] if seed is None else seed
+    name = f"{experiment.ablation.name}-{variant}-{selected_seed}"
+    values["ablation"] = {"name": name, "seeds": [selected_seed], "variants": [variant]}
     return build(values, like=experiment)
 
 

@@ -71,9 +71,9 @@ def _plugin(kind: PluginKind, key: str, name: str, built_in: tuple[str, ...], pa
         )
     module, _, attribute = _target(kind, name).partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except Exception as error:
         place = raised_at(error)
         raise ConfigurationError(
@@ -81,7 +81,7 @@ def _plugin(kind: PluginKind, key: str, name: str, built_in: tuple[str, ...], pa
             f"{type(error).__name__}: {error}{f' ({place})' if place else ''}",
             "TW-plugin-import",
         ) from error
-    return found
+    return target
 
 
 def plugin_modules(kind: PluginKind, names: Iterable[str], built_in: Collection[str] = ()) -> list[str]:
@@ -102,10 +102,10 @@ def entry_points(group: str) -> Mapping[str, EntryPoint]:
 @cache
 def _entry_points(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
     """`path` is `sys.path` as a tuple: a part of the cache's key."""
-    found: dict[str, EntryPoint] = {}
+    by_name: dict[str, EntryPoint] = {}
     for entry_point in importlib.metadata.entry_points(group=group):
-        found.setdefault(entry_point.name, entry_point)
-    return found
+        by_name.setdefault(entry_point.name, entry_point)
+    return by_name
 
 
 def require_installed(title: str, distributions: Iterable[str]) -> None:

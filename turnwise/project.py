@@ -63,8 +63,8 @@ def home() -> Path:
 
     Raises ConfigurationError as `project_root` does.
     """
-    chosen = os.environ.get("TURNWISE_HOME")
-    return _resolved(chosen, str(start_folder())) if chosen else project_root() / ".turnwise"
+    folder = os.environ.get("TURNWISE_HOME")
+    return _resolved(folder, str(start_folder())) if folder else project_root() / ".turnwise"
 
 
 @cache  # asked for dozens of times an iteration
