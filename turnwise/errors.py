@@ -43,8 +43,8 @@ def raised_at(error: BaseException) -> str | None:
     """
     for place in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(place.filename)
-        installed = {"site-packages", "dist-packages"} & set(file.parts) or any(map(file.is_relative_to, _LIBRARIES))
-        if file.is_absolute() and not installed:
+        is_installed = {"site-packages", "dist-packages"} & set(file.parts) or any(map(file.is_relative_to, _LIBRARIES))
+        if file.is_absolute() and not is_installed:
             return f"{file}:{place.lineno}"
     return None
 

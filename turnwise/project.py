@@ -64,9 +64,9 @@ def home() -> Path:
     Raises ConfigurationError as `project_root` does.
     """
     folder = os.environ.get("TURNWISE_HOME")
-    return _resolved(folder, str(start_folder())) if folder else project_root() / ".turnwise"
+    return _resolve(folder, str(start_folder())) if folder else project_root() / ".turnwise"
 
 
 @cache  # asked for dozens of times an iteration
-def _resolved(path: str, folder: str) -> Path:
+def _resolve(path: str, folder: str) -> Path:
     return Path(folder, path).resolve()

@@ -21,8 +21,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     if RENAMED.get(name) in names:
         return f"it is now called {RENAMED[name]!r}"
-    found = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {found[0]!r}?" if found else f"known are {', '.join(names) or 'none'}"
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {matches[0]!r}?" if matches else f"known are {', '.join(names) or 'none'}"
 
 
 def meant(value: object, known: Iterable[str]) -> str:
@@ -33,8 +33,8 @@ def meant(value: object, known: Iterable[str]) -> str:
     names = list(known)
     if RENAMED.get(str(value)) in names:
         return f": it is now called {RENAMED[str(value)]!r}"
-    found = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
-    return f": did you mean {found[0]!r}?" if found else ""
+    matches = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
+    return f": did you mean {matches[0]!r}?" if matches else ""
 
 
 def unknown(name: str, known: Iterable[str]) -> str:

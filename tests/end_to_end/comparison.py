@@ -55,7 +55,7 @@ def compared(
         if results is not None:
             patch.setattr(reports, "results_folder", lambda _: results)
         if not drawn:
-            patch.setattr(report_files, "_drawn", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
+            patch.setattr(report_files, "_draw_files", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
         if console is not None:
             patch.setattr(ablation, "Console", lambda **_: console)
         return ablation.comparison(experiment, processes, quiet=True)

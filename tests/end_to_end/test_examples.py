@@ -71,7 +71,7 @@ def test_a_script_runs(
     script: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The notebook's page is drawn, which takes longer than the scripts' runs.
-    monkeypatch.setattr(report_files, "_drawn", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
+    monkeypatch.setattr(report_files, "_draw_files", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
     runpy.run_path(str(folder / script), run_name="__main__")
     printed = capsys.readouterr().out
     assert said in printed and "report.html" in printed

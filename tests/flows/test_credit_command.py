@@ -221,7 +221,7 @@ def recorded(run: StudyRun) -> list[RecordedRun]:
     """The runs of that ablation, which are recorded beside the study."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reports, "results_folder", lambda _: run.folder.parent / "five")
-        patch.setattr(report_files, "_drawn", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
+        patch.setattr(report_files, "_draw_files", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
         ablation.comparison(trained(), None, quiet=True)
     return list(tw.runs("five"))
 

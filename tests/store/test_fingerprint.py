@@ -48,13 +48,13 @@ def fresh_process() -> Iterator[None]:
 
 def forget() -> None:
     code._read.cache_clear()
-    code._remembered.cache_clear()
+    code._cached_sources.cache_clear()
     code._not_yet_written.clear()
     code._closure.cache_clear()
     code.definition_digest.cache_clear()
     code._definitions.cache_clear()
     code._is_uninstalled.cache_clear()
-    code._edited.clear()
+    code._edited_files.clear()
     code._looked_at.clear()
     importlib.invalidate_caches()
 
@@ -329,7 +329,7 @@ def test_what_one_process_has_read_is_kept_for_the_next_and_every_edit_is_seen(
     assert (turnwise_home / "sources.json").is_file()
     forget()
     with monkeypatch.context() as patch:
-        patch.setattr(code, "_parsed", lambda path: pytest.fail(f"{path} is read again"))
+        patch.setattr(code, "_parse", lambda path: pytest.fail(f"{path} is read again"))
         assert code.fingerprint(["our_world.world"]) == before
     helper = folder / "our_world" / "helper.py"
     helper.write_text(helper.read_text().replace("return 1", "return 2"))

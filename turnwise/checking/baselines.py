@@ -40,24 +40,24 @@ def score(world: World, baseline: str, episodes: int, seed: int) -> Score:
     """
     tasks = first_tasks(world, "test", episodes)
     replicas = -(-episodes // len(tasks))
-    played = [
+    groups = [
         [play(world, task, seeding.derive(seed, "baseline", replica), baseline) for replica in range(replicas)]
         for task in progress.each(f"{world.name} {baseline}: test tasks", tasks)
     ]
-    return score_of(world, baseline, played, seed)
+    return score_of(world, baseline, groups, seed)
 
 
-def score_of(world: World, policy: str, played: Sequence[Sequence[PlayedEpisode]], seed: int) -> Score:
+def score_of(world: World, policy: str, groups: Sequence[Sequence[PlayedEpisode]], seed: int) -> Score:
     """The score of a scripted policy's episodes, as many of each task. `seed` is that of the bootstrap."""
 
     def mean(value: Callable[[PlayedEpisode], float], *, proportion: bool = False) -> Interval:
-        task_means = [sum(map(value, episodes)) / len(episodes) for episodes in played]
+        task_means = [sum(map(value, episodes)) / len(episodes) for episodes in groups]
         return over_tasks(task_means, seed=seed, proportion=proportion)
 
     return Score(
         policy,
-        len(played),
-        sum(map(len, played)),
+        len(groups),
+        sum(map(len, groups)),
         success=mean(lambda episode: float(episode.success), proportion=True),
         rewards=mean(lambda episode: weighted_return(world, episode)),
         turns=mean(lambda episode: float(len(episode.turns))),

@@ -218,15 +218,15 @@ def certify(
         raise ValueError(f"tasks and replicas must be at least 2; found {tasks} and {replicas}")
     world_parameters = dict(parameters or {})
     contract = contract or check_world(world, parameters=world_parameters, count=tasks, seed=seed)
-    tested = first_tasks(world, "test", tasks)
-    scripted = {name: partial(baseline_policy, world, baseline=name) for name in policies(world)}
-    spread = RANDOM_SHARES if {"random", "oracle"} <= scripted.keys() else ()
-    probed = list(probes(world))
-    player = _Player(world, tested, replicas, seed, len(scripted) + len(probed) + len(spread))
-    played = {name: player.play(name, policy) for name, policy in scripted.items()}
-    random, oracle = played.get("random"), played.get("oracle")
-    guide, guided = _guided(world, tasks, seed)
-    measured, unit = (len, "characters") if count_tokens is None else (count_tokens, f"tokens of {tokenizer}")
+    test_tasks = first_tasks(world, "test", tasks)
+    policies_by_name = {name: partial(baseline_policy, world, baseline=name) for name in policies(world)}
+    spread = RANDOM_SHARES if {"random", "oracle"} <= policies_by_name.keys() else ()
+    probe_policies = list(probes(world))
+    player = _Player(world, test_tasks, replicas, seed, len(policies_by_name) + len(probe_policies) + len(spread))
+    groups_by_policy = {name: player.play(name, policy) for name, policy in policies_by_name.items()}
+    random, oracle = groups_by_policy.get("random"), groups_by_policy.get("oracle")
+    guide, guide_episodes = _play_guide(world, tasks, seed)
+    measure, unit = (len, "characters") if count_tokens is None else (count_tokens, f"tokens of {tokenizer}")
     return Certificate(
         world=world.name,
         version=world.version,
@@ -235,13 +235,13 @@ def certify(
         turnwise=importlib.metadata.version("turnwise"),
         seed=seed,
         contract=contract,
-        scores=tuple(score_of(world, name, played[name], seed) for name in world.baselines),
-        probes=tuple(_probe(player, name, does, policy, random) for name, does, policy in probed),
-        impossible=None if oracle is None else _name_tasks(tested, oracle, lambda group: not any(_solved(group))),
-        trivial=None if random is None else _name_tasks(tested, random, lambda group: all(_solved(group))),
-        twins=tuple(_twins(guide, guided)),
-        efforts=tuple(_efforts(guided, seed)) if guide == "oracle" else (),
-        lengths=tuple(_length(world, name, episodes, measured, unit) for name, episodes in played.items()),
+        scores=tuple(score_of(world, name, groups_by_policy[name], seed) for name in world.baselines),
+        probes=tuple(_probe(player, name, does, policy, random) for name, does, policy in probe_policies),
+        impossible=None if oracle is None else _name_tasks(test_tasks, oracle, lambda group: not any(_outcomes(group))),
+        trivial=None if random is None else _name_tasks(test_tasks, random, lambda group: all(_outcomes(group))),
+        twins=tuple(_twins(guide, guide_episodes)),
+        efforts=tuple(_efforts(guide_episodes, seed)) if guide == "oracle" else (),
+        lengths=tuple(_length(world, name, episodes, measure, unit) for name, episodes in groups_by_policy.items()),
         group_size=replicas,
         spread=tuple(_spread(player, share, replicas) for share in spread),
     )
@@ -295,10 +295,10 @@ def _partly_random(world: World, share: float) -> Callable[[Task, int], Decide]:
 class _Player:
     """Plays scripted policies on the same tasks with the same noise, so that they can be compared task by task."""
 
-    def __init__(self, world: World, tasks: Sequence[Task], replicas: int, seed: int, played: int) -> None:
+    def __init__(self, world: World, tasks: Sequence[Task], replicas: int, seed: int, policy_count: int) -> None:
         self.world, self.tasks, self.seed = world, tasks, seed
         self._seeds = [seeding.derive(seed, "certificate", replica) for replica in range(replicas)]
-        self._done, self._total = 0, played * len(tasks)
+        self._done, self._total = 0, policy_count * len(tasks)
         """Of the tasks of as many policies as will be played."""
 
     def play(self, name: str, policy: Callable[[Task, int], Decide]) -> list[list[PlayedEpisode]]:
@@ -310,9 +310,9 @@ class _Player:
             self._done += 1
         return groups
 
-    def returns(self, played: Sequence[Sequence[PlayedEpisode]]) -> list[list[float]]:
+    def returns(self, groups: Sequence[Sequence[PlayedEpisode]]) -> list[list[float]]:
         """The return of each episode of each task."""
-        return [[weighted_return(self.world, episode) for episode in group] for group in played]
+        return [[weighted_return(self.world, episode) for episode in group] for group in groups]
 
 
 def _probe(
@@ -322,27 +322,27 @@ def _probe(
     policy: Callable[[Task, int], Decide],
     random: Sequence[Sequence[PlayedEpisode]] | None,
 ) -> Probe:
-    played = player.play(name, policy)
+    groups = player.play(name, policy)
     over = None
     if random is not None:
-        pairs = zip(player.returns(played), player.returns(random), strict=True)
+        pairs = zip(player.returns(groups), player.returns(random), strict=True)
         over = over_tasks(
             [sum(ours) / len(ours) - sum(theirs) / len(theirs) for ours, theirs in pairs],
             seed=player.seed,
             proportion=False,
         )
-    solved = sum(any(_solved(group)) for group in played)
-    return Probe(name, does, score_of(player.world, name, played, player.seed), over, solved)
+    solved_count = sum(any(_outcomes(group)) for group in groups)
+    return Probe(name, does, score_of(player.world, name, groups, player.seed), over, solved_count)
 
 
-def _solved(group: Sequence[PlayedEpisode]) -> list[bool]:
+def _outcomes(group: Sequence[PlayedEpisode]) -> list[bool]:
     return [episode.success for episode in group]
 
 
 def _name_tasks(
-    tasks: Sequence[Task], played: Sequence[Sequence[PlayedEpisode]], applies: Callable[[Sequence[PlayedEpisode]], bool]
+    tasks: Sequence[Task], groups: Sequence[Sequence[PlayedEpisode]], applies: Callable[[Sequence[PlayedEpisode]], bool]
 ) -> NamedTasks:
-    names = [task.id for task, group in zip(tasks, played, strict=True) if applies(group)]
+    names = [task.id for task, group in zip(tasks, groups, strict=True) if applies(group)]
     return NamedTasks(len(names), len(tasks), tuple(names[:EXAMPLES]))
 
 
@@ -350,7 +350,7 @@ Guided = Mapping[Split, Sequence[PlayedEpisode]]
 """An episode of each task, by split."""
 
 
-def _guided(world: World, count: int, seed: int) -> tuple[str, Guided]:
+def _play_guide(world: World, count: int, seed: int) -> tuple[str, Guided]:
     """The policy that knows most of the world, and its episodes."""
     guide = next(name for name in ("oracle", "random", PROBE) if name in policies(world))
     return guide, {
@@ -362,8 +362,8 @@ def _guided(world: World, count: int, seed: int) -> tuple[str, Guided]:
     }
 
 
-def _efforts(guided: Guided, seed: int) -> Iterator[Effort]:
-    for split, episodes in guided.items():
+def _efforts(guide_episodes: Guided, seed: int) -> Iterator[Effort]:
+    for split, episodes in guide_episodes.items():
         if episodes:
             yield Effort(
                 split, over_tasks([float(len(each.actions)) for each in episodes], seed=seed, proportion=False)
@@ -390,18 +390,18 @@ def _twins(guide: str, episodes: Guided) -> Iterator[Twins]:
 
 
 def _length(
-    world: World, policy: str, played: Sequence[Sequence[PlayedEpisode]], measured: Callable[[str], int], unit: str
+    world: World, policy: str, groups: Sequence[Sequence[PlayedEpisode]], measure: Callable[[str], int], unit: str
 ) -> Length:
     counts: Counter[str] = Counter()
 
     def size(text: str) -> int:
         if text not in counts:
-            counts[text] = measured(text)
+            counts[text] = measure(text)
         return counts[text]
 
     instruction = size(f"{world.instruction}\n{world.grammar}")
     prompts, observations, actions, episodes = [], [], [], []
-    for episode in (episode for group in played for episode in group):
+    for episode in (episode for group in groups for episode in group):
         prompts.append(instruction + size(episode.first.text))
         turns = [sum(map(size, turn.decision.actions)) for turn in episode.turns]
         answers = [sum(size(step.observation.text) for step in turn.steps) for turn in episode.turns]
@@ -414,9 +414,9 @@ def _length(
 
 
 def _spread(player: _Player, share: float, group_size: int) -> Spread:
-    played = player.play(f"{share:.0%} random", _partly_random(player.world, share))
-    success = [float(solved) for group in played for solved in _solved(group)]
-    return Spread(share, _mean(success), expected_spread(player.returns(played), group_size).least)
+    groups = player.play(f"{share:.0%} random", _partly_random(player.world, share))
+    success = [float(solved) for group in groups for solved in _outcomes(group)]
+    return Spread(share, _mean(success), expected_spread(player.returns(groups), group_size).least)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -434,9 +434,9 @@ def _remarks(certificate: Certificate) -> Iterator[str]:
                 f"{probe.solved} of {probe.score.tasks} tasks."
             )
     if certificate.impossible is not None and certificate.impossible.count:
-        yield f"The oracle never solves {_of(certificate.impossible)}."
+        yield f"The oracle never solves {_format_tasks(certificate.impossible)}."
     if certificate.trivial is not None and certificate.trivial.count:
-        yield f"The random policy always solves {_of(certificate.trivial)}."
+        yield f"The random policy always solves {_format_tasks(certificate.trivial)}."
     for twins in certificate.twins:
         first, second = twins.splits
         if first == "train" != second and twins.same_solution:
@@ -453,8 +453,8 @@ def _remarks(certificate: Certificate) -> Iterator[str]:
         training = certificate.efforts[0]
         if other.is_apart_from(training):
             yield (
-                f"The oracle takes {_mean_of(other.actions)} on {other.split} tasks, and {_mean_of(training.actions)} "
-                f"on {training.split} tasks: these splits are not equally hard."
+                f"The oracle takes {_format_mean(other.actions)} on {other.split} tasks, and "
+                f"{_format_mean(training.actions)} on {training.split} tasks: these splits are not equally hard."
             )
     if certificate.spread and not certificate.spread[0].differing:
         yield (
@@ -463,11 +463,11 @@ def _remarks(certificate: Certificate) -> Iterator[str]:
         )
 
 
-def _of(tasks: NamedTasks) -> str:
+def _format_tasks(tasks: NamedTasks) -> str:
     further = ", ..." if tasks.count > len(tasks.examples) else ""
     return f"{tasks.count} of {tasks.of} tasks ({', '.join(tasks.examples)}{further})"
 
 
-def _mean_of(actions: Interval) -> str:
+def _format_mean(actions: Interval) -> str:
     within = "" if actions.low is None else f" ({actions.low:.1f} to {actions.high:.1f})"
     return f"{actions.value:.1f} actions{within}"

@@ -160,8 +160,8 @@ def order_does_not_matter(rule: CheckedRule) -> str:
     """Check that a batch in another order gives each trajectory the same advantages."""
     batch = rule.batch(longest=_longest(rule))
     order = generator(rule.seed, "check-rule", "order").permutation(len(batch)).tolist()
-    moved, advantages = rule.credited(batch.select(order)).tolist(), rule.credited(batch).tolist()
-    _require_alike("in another order of trajectories", [advantages[place] for place in order], moved)
+    actual, advantages = rule.credited(batch.select(order)).tolist(), rule.credited(batch).tolist()
+    _require_alike("in another order of trajectories", [advantages[place] for place in order], actual)
     return f"{len(batch)} trajectories"
 
 
@@ -236,8 +236,8 @@ def bias_is_known(problem: DecisionProblem, rule: CheckedRule) -> str:
 
 
 def _longest(rule: CheckedRule) -> int:
-    restricted = rule.estimator.restriction(rule.options)
-    return 4 if restricted is None or restricted.most_turns is None else restricted.most_turns
+    restriction = rule.estimator.restriction(rule.options)
+    return 4 if restriction is None or restriction.most_turns is None else restriction.most_turns
 
 
 def _close(one: list[float], other: list[float]) -> bool:

@@ -261,15 +261,15 @@ def actions_are_accepted(baseline: str, subject: Subject) -> str:
 def close_works(subject: Subject) -> str:
     """Check that an episode can be closed before reset, after any prefix and at its end, without affecting others."""
     for task in subject.sample[: subject.sample_size]:
-        guided = subject.guided(task)
+        guide_episode = subject.guided(task)
         open_episode(subject.world, task, subject.seed).close()
-        length = len(guided.actions)
+        length = len(guide_episode.actions)
         with closing(open_episode(subject.world, task, subject.seed)) as bystander:
             bystander.reset()
-            for played, prefix in enumerate(sorted({0, min(1, length), length // 2, length})):
-                with subject.reached(task, guided.actions[:prefix]):
+            for place, prefix in enumerate(sorted({0, min(1, length), length // 2, length})):
+                with subject.reached(task, guide_episode.actions[:prefix]):
                     pass
-                if played < length and bystander.step(guided.actions[played]) != guided.steps[played]:
+                if place < length and bystander.step(guide_episode.actions[place]) != guide_episode.steps[place]:
                     raise Broken(f"closing an episode after {prefix} actions must not change another; it did")
     return "before reset, after it, after an action, halfway and at the end"
 
@@ -279,12 +279,12 @@ def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
     _require_oracle(subject)
     shares = {baseline: subject.success(baseline) for baseline in subject.world.baselines}
     success = ", ".join(f"{baseline} {share:.0%}" for baseline, share in shares.items())
-    measured = f"{success} of {len(subject.task_sets['test'])} test tasks"
+    summary = f"{success} of {len(subject.task_sets['test'])} test tasks"
     if needed is not None and shares["oracle"] < needed:
-        raise Broken(f"the oracle must solve at least {needed:.0%}; found {measured}")
+        raise Broken(f"the oracle must solve at least {needed:.0%}; found {summary}")
     if needed is None and (shares["oracle"] == 0 or shares["oracle"] < shares.get("random", 0.0)):
-        raise Broken(f"the oracle must solve something, and no less than the random baseline policy; found {measured}")
-    return measured
+        raise Broken(f"the oracle must solve something, and no less than the random baseline policy; found {summary}")
+    return summary
 
 
 def reads_are_declared(subject: Subject) -> str:
@@ -318,13 +318,13 @@ def random_play_earns_differences(subject: Subject) -> str:
     returns = [[weighted_return(subject.world, episode) for episode in group] for group in groups]
     differing = expected_spread(returns, GROUP_SIZE).most
     success = sum(episode.success for group in groups for episode in group) / (len(groups) * GROUP_SIZE)
-    measured = (
+    summary = (
         f"mean success {success:.2f}; rewards differ within {differing:.0%} of {len(groups)} groups of {GROUP_SIZE}"
     )
     if differing:
-        return measured
+        return summary
     raise Doubtful(
-        f"{measured}: a policy that plays like the random baseline never earns a difference, so it must begin with "
+        f"{summary}: a policy that plays like the random baseline never earns a difference, so it must begin with "
         "demonstrations (warm_start) or an easier parameter"
     )
 
@@ -355,9 +355,9 @@ class _Watch:
 
     def __init__(self) -> None:
         self.folder, self.environment = os.getcwd(), dict(os.environ)
-        self.changed: dict[str, str] = {}
+        self.changes: dict[str, str] = {}
         """What a call has changed in the environment, and the call."""
-        self.printed: dict[str, str] = {}
+        self.printed_texts: dict[str, str] = {}
         """By call, the first text that it has printed."""
 
     def call(self, name: str, call: Callable[[], Result]) -> Result:
@@ -373,9 +373,9 @@ class _Watch:
             )
         for variable in sorted(os.environ.keys() | self.environment.keys()):
             if os.environ.get(variable) != self.environment.get(variable):
-                self.changed.setdefault(variable, name)
+                self.changes.setdefault(variable, name)
         if said.getvalue():
-            self.printed.setdefault(name, said.getvalue())
+            self.printed_texts.setdefault(name, said.getvalue())
         return result
 
 
@@ -415,8 +415,8 @@ def process_is_left_alone(subject: Subject) -> str:
     for task in tasks:
         for baseline in subject.policies:
             _play(subject, task, baseline, watch)
-    side_effects = [f"{call} prints {shortened(text.strip())}" for call, text in watch.printed.items()]
-    side_effects += [f"{call} changes the environment variable {name}" for name, call in watch.changed.items()]
+    side_effects = [f"{call} prints {shortened(text.strip())}" for call, text in watch.printed_texts.items()]
+    side_effects += [f"{call} changes the environment variable {name}" for name, call in watch.changes.items()]
     if side_effects:
         raise Doubtful("; ".join(side_effects))
     return f"{len(tasks)} tasks leave the working directory and the environment as they were, and print nothing"
@@ -617,15 +617,15 @@ def fuzz_replies(world: World, seed: int, place: str, offered: str, count: int) 
     Random replies are random characters, or copies of `offered` with one character replaced. `place` names the point of
     the episode and seeds them, so each point has different ones.
     """
-    spoiled = [offered[:-1], offered + offered, offered + "\x00", "\ufeff" + offered, offered[::-1], f"<{offered}>"]
+    corruptions = [offered[:-1], offered + offered, offered + "\x00", "\ufeff" + offered, offered[::-1], f"<{offered}>"]
     verbs = [
         text
         for verb in sorted(world.verbs or ())
         for text in (verb, f"{verb}[", f"{verb}[]", f"{verb}[[]]", f"{verb}[\x00]", f"{verb}[{'z ' * 50_000}]")
     ]
-    fixed = [*FIXED_REPLIES, *spoiled, *verbs]
-    missing = max(LEAST_NOISE, count - len(fixed))
-    return [*fixed, *(_noise(seeding.generator(seed, "fuzz", place, number), offered) for number in range(missing))]
+    replies = [*FIXED_REPLIES, *corruptions, *verbs]
+    missing = max(LEAST_NOISE, count - len(replies))
+    return [*replies, *(_noise(seeding.generator(seed, "fuzz", place, number), offered) for number in range(missing))]
 
 
 def _noise(generator: np.random.Generator, offered: str) -> str:

@@ -23,7 +23,7 @@ def kind_of(name: str) -> CheckedKind:
     function that does not tell, and for a word that is no name of a world, a credit rule or a reward.
     """
     if ":" not in name:
-        return _kind_of_word(name)
+        return _classify_word(name)
     module, _, attribute = name.partition(":")
     try:
         target = getattr(importlib.import_module(module), attribute, None)
@@ -33,10 +33,10 @@ def kind_of(name: str) -> CheckedKind:
         return "rule"
     if isinstance(target, RewardFunction):
         return "reward"
-    return _kind_of_function(name, target) if inspect.isfunction(target) else "world"
+    return _classify_function(name, target) if inspect.isfunction(target) else "world"
 
 
-def _kind_of_word(name: str) -> CheckedKind:
+def _classify_word(name: str) -> CheckedKind:
     words: dict[CheckedKind, tuple[str, ...]] = {
         "world": tuple(installed_worlds()),
         "rule": (*ESTIMATORS, *installed(CREDIT_RULE)),
@@ -55,7 +55,7 @@ def _kind_of_word(name: str) -> CheckedKind:
     )
 
 
-def _kind_of_function(name: str, function: Any) -> CheckedKind:
+def _classify_function(name: str, function: Any) -> CheckedKind:
     first = next(iter(inspect.signature(function).parameters.values()), None)
     annotation = "" if first is None or first.annotation is first.empty else str(first.annotation)
     if "CreditBatch" in annotation:

@@ -119,13 +119,13 @@ def play_in_turns(world: World, tasks: Sequence[Task], seed: int, baseline: str)
         ]
         turns: list[list[PlayedTurn]] = [[] for _ in tasks]
         for _ in range(world.limits.turns):
-            for played, following in zip(turns, baselines, strict=True):
-                played.extend(turn for turn in [next(following, None)] if turn is not None)
+            for episode_turns, following in zip(turns, baselines, strict=True):
+                episode_turns.extend(turn for turn in [next(following, None)] if turn is not None)
     finally:
         for environment in environments:
             environment.close()
     together = zip(tasks, firsts, turns, strict=True)
-    return [PlayedEpisode(task, baseline, first, tuple(played)) for task, first, played in together]
+    return [PlayedEpisode(task, baseline, first, tuple(episode_turns)) for task, first, episode_turns in together]
 
 
 def baseline_policy(world: World, task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False) -> Decide:
@@ -196,10 +196,10 @@ def digests(world: World, count: int, seed: int) -> dict[str, str]:
     return digests_of(world, count, lambda task, baseline: play(world, task, seed, baseline))
 
 
-def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpisode]) -> dict[str, str]:
+def digests_of(world: World, count: int, play_episode: Callable[[Task, str], PlayedEpisode]) -> dict[str, str]:
     """Digests of the world's instruction, grammar and limits, of each split's tasks, and of each policy's episodes.
 
-    `count`: tasks per split; `played`: returns the episode of a task and a policy. The keys name what was digested.
+    `count`: tasks per split; `play_episode`: the episode of a task and a policy. The keys name what was digested.
     """
     entries = {"instruction, grammar and limits": _digest([world.instruction, world.grammar, asdict(world.limits)])}
     for split in SPLITS:
@@ -207,7 +207,7 @@ def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpi
         entries[f"tasks of {split}"] = _digest([_plain(task) for task in tasks])
         for task in tasks:
             for baseline in policies(world):
-                entries[f"{task.id} by {baseline}"] = _digest(played(task, baseline).as_json())
+                entries[f"{task.id} by {baseline}"] = _digest(play_episode(task, baseline).as_json())
     return entries
 
 
@@ -221,7 +221,7 @@ def digests_elsewhere(
     """
     arguments = [world, json.dumps(dict(parameters)), "--count", str(count), "--seed", str(seed)]
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-    finished = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "turnwise.checking", *arguments],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
@@ -231,10 +231,10 @@ def digests_elsewhere(
         timeout=SECONDS,
         check=False,
     )
-    if finished.returncode != 0:
-        last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
+    if process.returncode != 0:
+        last = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise Broken(f"the world must be playable in another process; there {world} ended with: {last}")
-    entries: dict[str, str] = json.loads(finished.stdout.strip().splitlines()[-1])
+    entries: dict[str, str] = json.loads(process.stdout.strip().splitlines()[-1])
     return entries
 
 

@@ -82,13 +82,13 @@ class CheckReport:
                 text = f"\n{' ' * len(head)}".join(textwrap.wrap(text, room))
             rows.append(head + text)
             said.add(check.found)
-        applied = [check for check in self.checks if check.applies]
-        passes = len(applied) - len(self.failed)
+        applicable = [check for check in self.checks if check.applies]
+        passes = len(applicable) - len(self.failed)
         verdict = "keeps its contract" if self.passed else "does not keep its contract"
-        left_out = len(self.checks) - len(applied)
+        left_out = len(self.checks) - len(applicable)
         note = f", {left_out} do{'es' if left_out == 1 else ''} not apply" if left_out else ""
-        note += f", {doubtful} with a warning" if (doubtful := sum(check.doubtful for check in applied)) else ""
-        return [*rows, f"The {self.what} {self.name!r} {verdict}: {passes} of {len(applied)} checks passed{note}."]
+        note += f", {doubtful} with a warning" if (doubtful := sum(check.doubtful for check in applicable)) else ""
+        return [*rows, f"The {self.what} {self.name!r} {verdict}: {passes} of {len(applicable)} checks passed{note}."]
 
 
 def examine(name: str, check: Callable[[], str]) -> Check:

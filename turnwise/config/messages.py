@@ -50,17 +50,17 @@ def _refusal(mistake: Any, model: type[BaseModel]) -> ConfigurationError:
     key = ".".join(str(part) for part in path)
     if mistake["type"] == "extra_forbidden":
         return ConfigurationError(f"{key}: {unknown(str(path[-1]), _fields_at(model, path[:-1]))}", "TW-unknown-option")
-    required = requirement(mistake)
-    must, input_text = required.message, "nothing" if mistake["type"] == "missing" else reprlib.repr(mistake["input"])
+    error = requirement(mistake)
+    must, input_text = error.message, "nothing" if mistake["type"] == "missing" else reprlib.repr(mistake["input"])
     if mistake["type"] == "model_type":
         must = f"must be a section with {', '.join(_fields_at(model, path))}"
     if not key:
-        return required
+        return error
     suggestion = ""
     if mistake["type"] == "literal_error":
         suggestion = peer_answer(key, mistake["input"]) or meant(mistake["input"], _choices(mistake))
     line = f"{key}{' ' if must.startswith('must ') else ': '}{must}"
-    return ConfigurationError(line if "; found " in line else f"{line}; found {input_text}{suggestion}", required.code)
+    return ConfigurationError(line if "; found " in line else f"{line}; found {input_text}{suggestion}", error.code)
 
 
 REQUIREMENTS = {

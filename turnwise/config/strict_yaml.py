@@ -82,17 +82,17 @@ def _document(content: bytes, source: Path | str) -> YamlDocument:
         raise ConfigurationError(
             f"{source}: must have at most {MOST_BYTES:,} bytes; found {len(content):,}", "TW-large-file"
         )
-    text = _decoded(content, source)
+    text = _decode(content, source)
     _require_text(text, source)
     return _Reading(source, text).document()
 
 
-def _decoded(content: bytes, source: Path | str) -> str:
+def _decode(content: bytes, source: Path | str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8", "replace")
-        where = _where(source, _end_of(before))
+        where = _where(source, _end_place(before))
         raise ConfigurationError(
             f"{where}: must be UTF-8; found the byte 0x{content[error.start]:02x}: save it as UTF-8", "TW-encoding"
         ) from None
@@ -101,13 +101,13 @@ def _decoded(content: bytes, source: Path | str) -> str:
 def _require_text(text: str, source: Path | str) -> None:
     if match := NOT_TEXT.search(text):
         raise ConfigurationError(
-            f"{_where(source, _end_of(text[: match.start()]))}: must hold no control characters; found "
+            f"{_where(source, _end_place(text[: match.start()]))}: must hold no control characters; found "
             f"U+{ord(match[0]):04X}: remove it",
             "TW-control-character",
         )
 
 
-def _end_of(text: str) -> YamlPlace:
+def _end_place(text: str) -> YamlPlace:
     """The position just after a text."""
     return YamlPlace(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
@@ -259,13 +259,13 @@ class _Reading:
                 f"*{event.anchor} must stand after its anchor; found none: write &{event.anchor}",
                 "TW-yaml-anchor",
             )
-        anchored = self.anchors[event.anchor]
-        if anchored is None:
+        anchor = self.anchors[event.anchor]
+        if anchor is None:
             raise self._mistake(
                 event, f"an anchor must not stand within itself; found *{event.anchor} in it", "TW-yaml-anchor"
             )
-        self._count(event, anchored.size)
-        return anchored.value
+        self._count(event, anchor.size)
+        return anchor.value
 
     def _count(self, event: Event, values: int) -> None:
         self.value_count += values

@@ -80,16 +80,16 @@ def split_settings(settings: Sequence[str]) -> tuple[list[str], dict[str, Choice
     A comma within brackets, braces or quotes does not separate values. Raises ConfigurationError for what is no
     setting.
     """
-    fixed: list[str] = []
-    tried: dict[str, Choices] = {}
+    fixed_settings: list[str] = []
+    choices: dict[str, Choices] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         parts = _parts(text) if equals else [text]
         if len(parts) == 1:
-            fixed.append(setting)
+            fixed_settings.append(setting)
         else:
-            tried[key] = [parse_setting(f"{key}={part}")[1] for part in parts]
-    return fixed, tried
+            choices[key] = [parse_setting(f"{key}={part}")[1] for part in parts]
+    return fixed_settings, choices
 
 
 def read_choices(path: Path) -> dict[str, Choices]:

@@ -79,7 +79,7 @@ def _pairs(judgement: Judgement) -> str:
                     f"The two variants are {apart} apart in {judgement.measure} wherever both were tested, and "
                     f"{difference.count} {difference.over.partition(' ')[0]} are too few to decide"
                 )
-            apart = with_bounds(_negated(difference) if difference.value < 0 else difference, DIGITS)
+            apart = with_bounds(_negate(difference) if difference.value < 0 else difference, DIGITS)
             return f"The two variants cannot be told apart in {judgement.measure}: they are {apart} apart"
         return f"No two of the {count} variants can be told apart in {judgement.measure}"
     best = max(judgement.standings, key=lambda standing: standing.mean.value).name
@@ -88,7 +88,7 @@ def _pairs(judgement: Judgement) -> str:
         # The highest mean scatters so widely that it beats nothing, while two others differ.
         best, beaten = _largest(differing)
     others = [each.name for each in judgement.standings if each.name != best and each.name not in beaten]
-    level = f", and cannot be told apart from {_listed(others)}" if others else ""
+    level = f", and cannot be told apart from {_join_names(others)}" if others else ""
     return f"{best} beats {_by_how_much(beaten)} in {judgement.measure}{level}"
 
 
@@ -96,7 +96,7 @@ def _beaten_by(name: str, differing: Sequence[Comparison]) -> dict[str, Interval
     """What a variant beats, and by how much."""
     over = {pair.second: pair.difference for pair in differing if pair.first == name and pair.verdict == "higher"}
     under = {
-        pair.first: _negated(pair.difference) for pair in differing if pair.second == name and pair.verdict == "lower"
+        pair.first: _negate(pair.difference) for pair in differing if pair.second == name and pair.verdict == "lower"
     }
     return over | under
 
@@ -112,9 +112,9 @@ def _by_how_much(beaten: Mapping[str, Interval]) -> str:
     """Each of up to two variants with its distance, or all of them with the distance of the nearest."""
     nearest_first = sorted(beaten, key=lambda name: beaten[name].value)
     if len(beaten) <= 2:
-        return _listed([f"{name} by {with_bounds(beaten[name], DIGITS)}" for name in nearest_first])
+        return _join_names([f"{name} by {with_bounds(beaten[name], DIGITS)}" for name in nearest_first])
     nearest = nearest_first[0]
-    return f"{_listed(list(beaten))}, the nearest ({nearest}) by {with_bounds(beaten[nearest], DIGITS)},"
+    return f"{_join_names(list(beaten))}, the nearest ({nearest}) by {with_bounds(beaten[nearest], DIGITS)},"
 
 
 def _over_the_warm_start(gains: Sequence[Comparison], greedy: Sequence[Comparison]) -> str:
@@ -152,20 +152,20 @@ def _over(gains: Sequence[Comparison], beaten: str) -> str:
     elif len(better) == len(gains) > 1:
         said = f"{'both' if len(gains) == 2 else 'all'} beat {beaten}"
     elif len(better) > len(gains) / 2 and not worse and len(gains) > 1:
-        said = f"all but {_listed([gain.first for gain in gains if gain.verdict != 'higher'])} beat {beaten}"
+        said = f"all but {_join_names([gain.first for gain in gains if gain.verdict != 'higher'])} beat {beaten}"
     else:
         only = "only " if len(gains) > 1 and not worse else ""
-        said = f"{only}{_listed(better)} {'beats' if len(better) == 1 else 'beat'} {beaten}"
-    return f"{said}, {_listed(worse)} {'falls' if len(worse) == 1 else 'fall'} below it" if worse else said
+        said = f"{only}{_join_names(better)} {'beats' if len(better) == 1 else 'beat'} {beaten}"
+    return f"{said}, {_join_names(worse)} {'falls' if len(worse) == 1 else 'fall'} below it" if worse else said
 
 
-def _negated(interval: Interval) -> Interval:
+def _negate(interval: Interval) -> Interval:
     low = None if interval.high is None else -interval.high
     high = None if interval.low is None else -interval.low
     return replace(interval, value=-interval.value, low=low, high=high)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

@@ -150,8 +150,8 @@ def turn_title(trajectory: Trajectory, place: int) -> str:
     turn = trajectory.turns[place]
     kind = "" if turn.kind is TurnKind.ACT else f" · {turn.kind.value}"
     attempt = f" · attempt {turn.attempt + 1}" if trajectory.turns[-1].attempt else ""
-    rewritten = " · context rewritten" if turn.opens_segment and place else ""
-    return f"turn {place + 1}{kind}{attempt}{rewritten}"
+    rewrite_mark = " · context rewritten" if turn.opens_segment and place else ""
+    return f"turn {place + 1}{kind}{attempt}{rewrite_mark}"
 
 
 def reply_log_probability(turn: Turn, unit: str = "token") -> str:
@@ -233,9 +233,9 @@ def basis(report: ReportData) -> list[str]:
         if count == 1 and not present:
             sentences.append(f"{names}: {absences[0]}.")
             continue
-        interval_of = f", {100 * level:g} % interval over {over} ({present})" if present else ""
+        suffix = f", {100 * level:g} % interval over {over} ({present})" if present else ""
         missing = "".join(f"; where {absence}" for absence in absences)
-        sentences.append(f"{names}: mean over {count} {SINGULAR[over] if count == 1 else over}{interval_of}{missing}.")
+        sentences.append(f"{names}: mean over {count} {SINGULAR[over] if count == 1 else over}{suffix}{missing}.")
     return sentences
 
 

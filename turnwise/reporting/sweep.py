@@ -98,7 +98,7 @@ class SweepReport:
             if (mean := self.means.get(each.name)) is not None:
                 runs = dict(zip(map(str, self.seeds_of(each.name)), mean.sample, strict=True))
                 row |= {"mean": mean.value, "interval": [mean.low, mean.high], "runs": runs}
-            rows.append(row | self._outcomes_of(each.name))
+            rows.append(row | self._outcome_entries(each.name))
         content = {
             "measure": self.judgement.measure,
             "split": "validation",
@@ -114,7 +114,7 @@ class SweepReport:
         missing = set() if self.outcomes is None else {run.seed for run in self.outcomes.left_out_of(name)}
         return [seed for seed in self.seeds if seed not in missing]
 
-    def _outcomes_of(self, name: str) -> dict[str, Any]:
+    def _outcome_entries(self, name: str) -> dict[str, Any]:
         """The entries of a candidate on its runs that were ended early or left out, by seed; only those there are."""
         if self.outcomes is None:
             return {}

@@ -52,7 +52,7 @@ def differences(protocols: Mapping[str, Mapping[str, str]]) -> dict[str, dict[st
 def difference_lines(differing_settings: Mapping[str, Mapping[str, list[str]]]) -> list[str]:
     """Each difference as one line of text, with long values shortened."""
     return [
-        f"{name}: " + "; ".join(f"{_shortened(value)} ({', '.join(runs)})" for value, runs in holders.items())
+        f"{name}: " + "; ".join(f"{_shorten(value)} ({', '.join(runs)})" for value, runs in holders.items())
         for name, holders in differing_settings.items()
     ]
 
@@ -68,5 +68,5 @@ def require_comparable(protocols: Mapping[str, Mapping[str, str]]) -> None:
         )
 
 
-def _shortened(value: str) -> str:
+def _shorten(value: str) -> str:
     return value if len(value) <= LONGEST else f"{value[: LONGEST - 4]} ..."

@@ -55,19 +55,19 @@ def compare_repeats(recorded: Mapping[int, float], repeated: Mapping[int, float]
         raise ValueError(f"repeated runs must be recorded ones; found seeds {list(repeated)} of {list(recorded)}")
     differences = np.array([value - recorded[seed] for seed, value in repeated.items()])
     if len(repeated) > 1:
-        value, varied = float(differences.mean()), differences
-        factor = 1 / math.sqrt(len(varied))
+        value, sample = float(differences.mean()), differences
+        factor = 1 / math.sqrt(len(sample))
     else:
-        varied = np.array(list(recorded.values()))
-        value = float(next(iter(repeated.values())) - varied.mean())
-        factor = math.sqrt(1 + 1 / len(varied))
-    if len(varied) == 1 or (alike(varied) and not alike([value, 0.0])):
+        sample = np.array(list(recorded.values()))
+        value = float(next(iter(repeated.values())) - sample.mean())
+        factor = math.sqrt(1 + 1 / len(sample))
+    if len(sample) == 1 or (alike(sample) and not alike([value, 0.0])):
         return Repeat("undecided", margin, _interval(value, None, len(repeated)))
-    deviation, freedom = float(varied.std(ddof=1)), len(varied) - 1
-    return _compared(value, deviation, factor, freedom, margin, len(repeated))
+    deviation, freedom = float(sample.std(ddof=1)), len(sample) - 1
+    return _decide(value, deviation, factor, freedom, margin, len(repeated))
 
 
-def _compared(value: float, deviation: float, factor: float, freedom: int, margin: float, seeds: int) -> Repeat:
+def _decide(value: float, deviation: float, factor: float, freedom: int, margin: float, seeds: int) -> Repeat:
     from scipy import special
 
     error = deviation * factor

@@ -77,13 +77,13 @@ def normalised(score: Interval, random: float, oracle: float) -> Interval | None
     if oracle <= random:
         return None
 
-    def between(value: float) -> float:
+    def rescale(value: float) -> float:
         return (value - random) / (oracle - random)
 
     return replace(
         score,
-        value=between(score.value),
-        low=None if score.low is None else between(score.low),
-        high=None if score.high is None else between(score.high),
-        sample=tuple(between(value) for value in score.sample),
+        value=rescale(score.value),
+        low=None if score.low is None else rescale(score.low),
+        high=None if score.high is None else rescale(score.high),
+        sample=tuple(rescale(value) for value in score.sample),
     )

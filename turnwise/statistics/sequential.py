@@ -86,18 +86,18 @@ def _stays(
 def sequential_p(p_values: Sequence[float], looks: Sequence[int], at_most: int) -> float:
     """The smallest level at which these looks, with one p value each, would have called a difference; at most 1."""
 
-    def crossed(level: float) -> bool:
+    def is_crossed(level: float) -> bool:
         bounds = nominal_levels(tuple(looks), at_most, level)
         return any(p <= bound for p, bound in zip(p_values, bounds, strict=True))
 
     low, high = math.log(SMALLEST_LEVEL), 0.0
-    if crossed(SMALLEST_LEVEL):
+    if is_crossed(SMALLEST_LEVEL):
         return SMALLEST_LEVEL
-    if not crossed(1.0 - 1e-12):
+    if not is_crossed(1.0 - 1e-12):
         return 1.0
     while high - low > 1e-3:
         middle = (low + high) / 2
-        low, high = (low, middle) if crossed(math.exp(middle)) else (middle, high)
+        low, high = (low, middle) if is_crossed(math.exp(middle)) else (middle, high)
     return min(1.0, math.exp(high))
 
 

@@ -123,7 +123,7 @@ class _Watched:
         self._estimate = _difference(self._sides, self._warm_start)
         if self._estimate is not None:
             self.difference_p_values[place] = 1.0 if self._estimate.p is None else self._estimate.p
-            self.worth_p_values[place] = _p_of_worth(self._estimate, worth)
+            self.worth_p_values[place] = _worth_p_value(self._estimate, worth)
 
     def sequential(self, p_values: Sequence[float]) -> float:
         """The sequential p of the looks so far."""
@@ -186,7 +186,7 @@ class Looks:
     @property
     def race(self) -> SeedRace:
         """How seeds ended the comparisons that they were added for."""
-        settled = [
+        settled_comparisons = [
             SettledComparison(
                 *(each.first, each.second, decision, each.seeds),
                 each.further(self._worth, (1 - LEVEL) / len(family)) if decision == "open" else None,
@@ -195,17 +195,17 @@ class Looks:
             for each, decision in zip(family, _decisions(family), strict=True)
             if each.counts and each.seeds
         ]
-        return SeedRace(self._rule.at_most, self._worth, settled)
+        return SeedRace(self._rule.at_most, self._worth, settled_comparisons)
 
     @property
     def gains(self) -> list[Comparison]:
         """The comparisons with the warm start, corrected together."""
-        return self._corrected(self._gains)
+        return self._correct(self._gains)
 
     @property
     def pairs(self) -> list[Comparison]:
         """The comparisons of pairs, corrected together."""
-        return self._corrected(self._pairs)
+        return self._correct(self._pairs)
 
     def _look(self, place: int, seeds: int, runs: Runs) -> None:
         every = [*self._gains, *self._pairs]
@@ -220,17 +220,17 @@ class Looks:
             for each, decision in zip(family, _decisions(family), strict=True):
                 each.ended = decision != "open"
 
-    def _corrected(self, family: Sequence[_Watched]) -> list[Comparison]:
+    def _correct(self, family: Sequence[_Watched]) -> list[Comparison]:
         comparisons = [each.comparison() for each in family]
         return corrected_by_holm([each for each in comparisons if each is not None])
 
 
 def with_looks(judgement: Judgement, looks: Looks) -> Judgement:
     """A judgement whose verdicts are those of the looks; means, curves and profiles stay over all seeds."""
-    gain_of = {gain.first: gain for gain in looks.gains}
+    gains = {gain.first: gain for gain in looks.gains}
     return replace(
         judgement,
-        standings=[replace(each, gain=gain_of.get(each.name)) for each in judgement.standings],
+        standings=[replace(each, gain=gains.get(each.name)) for each in judgement.standings],
         pairs=looks.pairs,
         notes=[
             *judgement.notes,
@@ -260,7 +260,7 @@ def _repeated_interval(estimate: Difference, nominal: float) -> Interval:
     return replace(estimate.interval, low=low, high=high, method="Student's t, repeated")
 
 
-def _p_of_worth(estimate: Difference, worth: float) -> float:
+def _worth_p_value(estimate: Difference, worth: float) -> float:
     """Twice the larger p of the one-sided tests that the difference is as far from 0 as is worth having; at most 1."""
     if estimate.spread is None or worth == 0.0:
         return 1.0
@@ -274,9 +274,9 @@ def _decisions(family: Sequence[_Watched]) -> list[Decision]:
     # One side alone can err, at half the level of both.
     worth_p_values = holm([each.sequential(each.worth_p_values) / 2 for each in family])
 
-    def decision(p: float | None, p_of_worth: float | None) -> Decision:
+    def decision(p: float | None, worth_p: float | None) -> Decision:
         if p is not None and p < 1 - LEVEL:
             return "decided"
-        return "ruled out" if p_of_worth is not None and p_of_worth < 1 - LEVEL else "open"
+        return "ruled out" if worth_p is not None and worth_p < 1 - LEVEL else "open"
 
     return [decision(*each) for each in zip(difference_p_values, worth_p_values, strict=True)]

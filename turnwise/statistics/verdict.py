@@ -130,14 +130,14 @@ def judge(
     verdicts are over tasks.
     """
     within = SHARE if share else (float("-inf"), float("inf"))
-    framed = {name: (frames or {}).get(name, ReferencePoints()) for name in variants}
-    uncorrected_gains = [gain_over(name, variants[name], frame.warm_start) for name, frame in framed.items()]
+    reference_points = {name: (frames or {}).get(name, ReferencePoints()) for name in variants}
+    uncorrected_gains = [gain_over(name, variants[name], frame.warm_start) for name, frame in reference_points.items()]
     gains = corrected_by_holm([gain for gain in uncorrected_gains if gain is not None])
-    gain_of = {gain.first: gain for gain in gains}
+    gains_by_variant = {gain.first: gain for gain in gains}
     standings = []
     profiles: dict[str, list[tuple[float, Interval]]] = {}
     for name, results in variants.items():
-        frame = framed[name]
+        frame = reference_points[name]
         if share and results.tasks:
             above = performance_profile(results.table(results.tasks), THRESHOLDS)
             profiles[name] = list(zip(THRESHOLDS, above, strict=True))
@@ -157,7 +157,7 @@ def judge(
                     if frame.random is None or frame.oracle is None
                     else normalised(mean, frame.random, frame.oracle)
                 ),
-                gain=gain_of.get(name),
+                gain=gains_by_variant.get(name),
             )
         )
     uncorrected_pairs = [

@@ -75,14 +75,14 @@ class Store:
             )
         folder = self.root / DRAFTS / uuid.uuid4().hex
         folder.mkdir(parents=True)
-        granted = stat.S_IMODE(folder.stat().st_mode)
+        mode = stat.S_IMODE(folder.stat().st_mode)
         draft = Draft(kind, folder)
         try:
             yield draft
             manifest = describe(draft)
             # All is on the disk before the rename: a crash leaves a draft, never half an artifact.
             write_durably(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1, sort_keys=True))
-            grant(folder, granted)
+            grant(folder, mode)
             for each in folders_of(folder):
                 sync(each)
             self._publish(folder, manifest.reference)
@@ -300,8 +300,8 @@ class Store:
                 self._restore(draft, reference)
                 return
             with suppress(FileNotFoundError):  # renamed away first: nobody may read a folder that is half deleted
-                os.rename(final, replaced := self._draft_path())
-                shutil.rmtree(replaced)
+                os.rename(final, trash := self._draft_path())
+                shutil.rmtree(trash)
         sync(final.parent)
         self._verified.add(reference, state_of(final), self._draft_path())
 

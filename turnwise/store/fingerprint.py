@@ -143,7 +143,7 @@ def _definitions(module: str) -> Mapping[str, ast.stmt]:
     spec = _find(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return {}
-    tree = _WithoutAnnotations().visit(_WithoutTexts().visit(_parsed(Path(spec.origin))))
+    tree = _WithoutAnnotations().visit(_WithoutTexts().visit(_parse(Path(spec.origin))))
     return {name: node for node in tree.body for name in _defined_names(node)}
 
 
@@ -186,11 +186,11 @@ class _Source:
     """SHA-256 of the syntax tree without docstrings, in hexadecimal."""
     imports: tuple[Wanted, ...]
     """What it imports: (a, b) for `from a import b`, (a, EVERYTHING) for `import a`, in the order of the source."""
-    gathered: Mapping[str, Wanted] | None
+    origins: Mapping[str, Wanted] | None
     """Of a package that only gathers names of modules: where each name is from. None of any other module."""
 
 
-_edited: set[Path] = set()
+_edited_files: set[Path] = set()
 """Files that this process has warned of."""
 _looked_at: dict[Path, float] = {}
 """By file, when it was last compared with what was read, in seconds of the monotonic clock."""
@@ -203,11 +203,11 @@ def warn_of_edits(module_names: Sequence[str], without: Sequence[str] = ()) -> N
     """
     now = time.monotonic()
     for source in _closure(tuple(sorted(set(module_names))), frozenset(without)):
-        if source.path in _edited or now - _looked_at.get(source.path, -math.inf) < SECONDS_BETWEEN_LOOKS:
+        if source.path in _edited_files or now - _looked_at.get(source.path, -math.inf) < SECONDS_BETWEEN_LOOKS:
             continue
         _looked_at[source.path] = now
         if _state(source.path) != source.state:
-            _edited.add(source.path)
+            _edited_files.add(source.path)
             logger.warning(
                 "%s has changed since this process began, which goes on with the code it began with: "
                 "start it again to run the new code.",
@@ -244,8 +244,8 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
             if module == LOOKED_THROUGH and name in turnwise.PUBLIC:
                 waiting.append((turnwise.PUBLIC[name], name))
                 continue
-            if name in (gathered := source.gathered or {}):
-                waiting.append(gathered[name])
+            if name in (origins := source.origins or {}):
+                waiting.append(origins[name])
                 continue
             if _find(f"{module}.{name}") is not None:
                 waiting.append((f"{module}.{name}", EVERYTHING))
@@ -263,7 +263,7 @@ def _is_looked_through(package: str) -> bool:
     if package == LOOKED_THROUGH:  # it has what `import turnwise as tw` offers, and loads it when it is asked for
         return True
     source = _read(package)
-    return source is not None and source.gathered is not None
+    return source is not None and source.origins is not None
 
 
 def _is_within(module: str, packages: Iterable[str]) -> bool:
@@ -279,21 +279,21 @@ def _read(name: str) -> _Source | None:
         return None
     path = Path(spec.origin)
     state = _state(path)
-    if (entry := _remembered().get(f"{name} {path}")) is not None and entry[0] == list(state or ()):
+    if (entry := _cached_sources().get(f"{name} {path}")) is not None and entry[0] == list(state or ()):
         imports = tuple((module, imported) for module, imported in entry[3])
-        gathered = None if entry[4] is None else {each: (module, old) for each, (module, old) in entry[4].items()}
-        return _Source(name, path, state, entry[1], entry[2], imports, gathered)
-    tree = _parsed(path)
+        origins = None if entry[4] is None else {each: (module, old) for each, (module, old) in entry[4].items()}
+        return _Source(name, path, state, entry[1], entry[2], imports, origins)
+    tree = _parse(path)
     is_package = spec.submodule_search_locations is not None
     imports = (*_imports(tree, name if is_package else name.rpartition(".")[0]), *_attributes(tree))
-    gathered = _gathered(tree, name) if is_package and _is_within(name, [LOOKED_THROUGH]) else None
+    origins = _name_origins(tree, name) if is_package and _is_within(name, [LOOKED_THROUGH]) else None
     tree = _WithoutTexts().visit(tree)
     digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
     # The clock of a file system is coarse: of a file written just now, the next write might have the same time.
     if state is not None and time.time() - state[0] / 1e9 > SECONDS_TO_SETTLE:
-        _remembered()[f"{name} {path}"] = [list(state), not tree.body, digest, imports, gathered]
+        _cached_sources()[f"{name} {path}"] = [list(state), not tree.body, digest, imports, origins]
         _not_yet_written.append(name)
-    return _Source(name, path, state, not tree.body, digest, imports, gathered)
+    return _Source(name, path, state, not tree.body, digest, imports, origins)
 
 
 def _memory() -> Path | None:
@@ -305,7 +305,7 @@ def _memory() -> Path | None:
 
 
 @cache
-def _remembered() -> dict[str, list[Any]]:
+def _cached_sources() -> dict[str, list[Any]]:
     """By name and path of a module: the state of its file, whether it is empty, its digest, its imports and its names.
 
     Parsing two hundred files takes a second, so it is kept in the home. It counts only for this Python and this module.
@@ -324,7 +324,7 @@ def _remember() -> None:
     """Keep what this process has read, if there is a home already. Processes that write at once lose only time."""
     path = _memory()
     if _not_yet_written and path is not None and path.parent.is_dir():
-        write_whole(path, json.dumps({"by": _reader(), "sources": _remembered()}))
+        write_whole(path, json.dumps({"by": _reader(), "sources": _cached_sources()}))
         _not_yet_written.clear()
 
 
@@ -332,7 +332,7 @@ def _reader() -> list[Any]:
     return [sys.version, list(_state(Path(__file__)) or ())]
 
 
-def _parsed(path: Path) -> ast.AST:
+def _parse(path: Path) -> ast.AST:
     """The file's syntax tree, parsed with garbage collection off.
 
     CPython 3.11 can raise SystemError when another thread parses at the same time, and a garbage collection within the
@@ -391,7 +391,7 @@ def _imports(tree: ast.AST, package: str) -> Iterator[Wanted]:
             for alias in node.names:
                 if alias.name == "*":
                     yield origin, EVERYTHING
-                    yield from ((module, EVERYTHING) for module in _modules_of(origin))
+                    yield from ((module, EVERYTHING) for module in _list_modules(origin))
                 else:
                     yield origin, alias.name
         elif isinstance(node, ast.If) and _asks_for_type_checking(node.test):
@@ -416,7 +416,7 @@ def _attributes(tree: ast.AST) -> Iterator[Wanted]:
             yield LOOKED_THROUGH, node.attr
 
 
-def _gathered(tree: ast.AST, package: str) -> dict[str, Wanted] | None:
+def _name_origins(tree: ast.AST, package: str) -> dict[str, Wanted] | None:
     """Where each name is from that the `__init__.py` of a package gathers; None where it does anything else.
 
     Besides imports of names it may have texts, `__all__`, and what is for the type checker alone.
@@ -442,7 +442,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
     return f"{base}.{node.module}" if node.module else base
 
 
-def _modules_of(package: str) -> list[str]:
+def _list_modules(package: str) -> list[str]:
     """The modules directly in a package, any of which `from package import *` may import."""
     spec = _find(package)
     folders = list(spec.submodule_search_locations or []) if spec else []

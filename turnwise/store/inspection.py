@@ -149,14 +149,14 @@ def inspect_place(place: SharedPlace) -> Inspected:
         content = place.read(notes)
         known.update(notes)
         known.update(name for name in sizes if name.startswith(f"{STORE}/{reference}/"))
-        damaged += _damaged(place, reference, sizes, content)
+        damaged += _find_damage(place, reference, sizes, content)
     unknown = [name for name in sizes if name not in known and not name.startswith(f"{RESULTS}/")]
     left_over = [f"{place.url}/{name}" for name in unknown if name.startswith(f"{STORE}/")]
     mended_by = "running the experiment again on a machine that lacks it computes it again and replaces it"
     return Inspected("shared store", mended_by, len(references), damaged, left_over)
 
 
-def _damaged(
+def _find_damage(
     place: SharedPlace, reference: Reference, sizes: Mapping[str, int], content: Mapping[str, bytes]
 ) -> Iterator[str]:
     """A sentence for everything that is damaged of one artifact."""

@@ -67,13 +67,13 @@ class ProcessRegister:
         with ExitStack() as locks:
             own = self.own_token
             others = [path for path in sorted(self._folder.glob("[!.]*")) if path.name != own]
-            dead = {path: os.fstat(lock.fileno()).st_mtime for path in others if (lock := _lock_of_dead(path, locks))}
+            dead = {path: os.fstat(lock.fileno()).st_mtime for path in others if (lock := _lock_if_dead(path, locks))}
             yield {path.name: worked for path, worked in dead.items()}
             for path in dead:
                 path.unlink(missing_ok=True)
 
 
-def _lock_of_dead(path: Path, locks: ExitStack) -> IO[str] | None:
+def _lock_if_dead(path: Path, locks: ExitStack) -> IO[str] | None:
     """The file of a token, locked until `locks` is closed; None where its process lives or another deals with it."""
     with suppress(FileNotFoundError, PermissionError, BlockingIOError), ExitStack() as opened:
         lock = opened.enter_context(path.open("r+", encoding="utf-8"))

@@ -66,7 +66,7 @@ def make_again(
     )
     # What is made on the way is as large as what retention had removed, so each goes again after its last use.
     last_use = {each: place for place, step in enumerate(steps) for each in step.inputs}
-    pruned = {step.reference: _pruned(store, step.reference) for step in steps}
+    pruned = {step.reference: _list_pruned(store, step.reference) for step in steps}
     for place, step in enumerate(steps):
         progress.report("making pruned files again", place, len(steps))
         # Protected from a pruner in another process until it is read; `restoring` keeps other pruned files away.
@@ -153,7 +153,7 @@ def _is_whole(store: Store, reference: Reference) -> bool:
     return not store.pruned(reference)
 
 
-def _pruned(store: Store, reference: Reference) -> list[str]:
+def _list_pruned(store: Store, reference: Reference) -> list[str]:
     """The pruned files of an artifact; empty where the artifact is missing altogether."""
     try:
         return store.pruned(reference)

@@ -101,10 +101,10 @@ def _best(
     chain: Sequence[RetentionEntry], count: int, success: Callable[[Reference], float]
 ) -> Collection[RetentionEntry]:
     """The `count` evaluated links with the highest success; ties go to the later link."""
-    evaluated = [
+    scored_links = [
         (success(link.evaluation), place, link) for place, link in enumerate(chain) if link.evaluation is not None
     ]
-    return [link for _, _, link in sorted(evaluated, key=lambda each: each[:2], reverse=True)[:count]]
+    return [link for _, _, link in sorted(scored_links, key=lambda each: each[:2], reverse=True)[:count]]
 
 
 FIRST_LINK = "initial_critic"

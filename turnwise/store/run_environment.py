@@ -143,22 +143,22 @@ def uncommitted_diff(folder: Path | None = None) -> str:
         # A temporary index, so that adding new files does not touch the user's staging area.
         index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
         root = Path(top.strip())
-        _index_of_commit(root, index)
+        _write_index(root, index)
         new = _git(["ls-files", "-z", "--others", "--exclude-standard", "--", *SOURCE_PATTERNS], root, index) or ""
         if new:
             _git(["add", "--intent-to-add", "--", *new.rstrip("\0").split("\0")], root, index)
         return _git([*DIFF, "HEAD", "--", ".", *NOT_CODE], root, index) or ""
 
 
-def _index_of_commit(root: Path, index: dict[str, str]) -> None:
+def _write_index(root: Path, index: dict[str, str]) -> None:
     """Write an index of what is committed, with what the user's own knows of the files: Git then reads those alone
     that have changed since, and not a thousand. Not where the user has told Git to overlook changes.
     """
-    own = _git(["rev-parse", "--git-path", "index"], root)
-    marked = _git(["ls-files", "-v"], root)
-    if own and marked and all(line.startswith("H ") for line in marked.splitlines()):
+    own_index = _git(["rev-parse", "--git-path", "index"], root)
+    file_flags = _git(["ls-files", "-v"], root)
+    if own_index and file_flags and all(line.startswith("H ") for line in file_flags.splitlines()):
         # With its time, by which Git knows a file that may have been written after it was looked at.
-        shutil.copy2(root / own.rstrip("\n"), index["GIT_INDEX_FILE"])
+        shutil.copy2(root / own_index.rstrip("\n"), index["GIT_INDEX_FILE"])
     _git(["read-tree", "--reset", "HEAD"], root, index)
 
 

@@ -236,8 +236,8 @@ class SharedStore(Store):
         """Remove an artifact here. It is renamed first, so that nobody reads a half of it."""
         self._verified.remove(reference)
         with suppress(FileNotFoundError):
-            os.rename(self._path(reference), removed := self._draft_path())
-            shutil.rmtree(removed)
+            os.rename(self._path(reference), trash := self._draft_path())
+            shutil.rmtree(trash)
 
     def _download(self, reference: Reference, names: Sequence[str]) -> list[str]:
         """Put these files of an artifact into its folder, which is locked; those that the place lacks."""

@@ -58,7 +58,7 @@ def copy_prepared(name: str, path: Path) -> bool:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     make_file(partial)
     try:
-        shutil.copyfile(_prepared(name), partial)
+        shutil.copyfile(_prepared_path(name), partial)
     except (FileNotFoundError, NotADirectoryError):
         partial.unlink()
         return False
@@ -68,7 +68,7 @@ def copy_prepared(name: str, path: Path) -> bool:
 
 def keep_prepared(name: str, path: Path) -> None:
     """Keep a copy of the database, which holds the tables alone, unless one is kept already."""
-    copy_path = _prepared(name)
+    copy_path = _prepared_path(name)
     if copy_path.exists():
         return
     partial = copy_path.with_name(f".{copy_path.name}.{os.getpid()}.partial")
@@ -79,5 +79,5 @@ def keep_prepared(name: str, path: Path) -> None:
         os.replace(partial, copy_path)
 
 
-def _prepared(name: str) -> Path:
+def _prepared_path(name: str) -> Path:
     return Path(sys.prefix) / "share" / "turnwise" / f"{name}.db"

@@ -83,9 +83,9 @@ def recordable(diff: str, new_files: bool) -> str:
     return "".join([f"{LEFT_OUT}{', '.join(left_out)}\n"] * bool(left_out) + recordable_lines)
 
 
-def left_out_of(recorded: str) -> str | None:
+def left_out_of(diff: str) -> str | None:
     """What a recorded diff says that it leaves out; None where it is whole."""
-    first = recorded.partition("\n")[0]
+    first = diff.partition("\n")[0]
     return first.removeprefix(LEFT_OUT) if first.startswith(LEFT_OUT) else None
 
 

@@ -45,9 +45,9 @@ class PatientClient:
     written that fails so is rolled back. After that, TrackingUnreachable is raised.
     """
 
-    def __init__(self, opened: Callable[[], Any], tracking_uri: str) -> None:
+    def __init__(self, connect: Callable[[], Any], tracking_uri: str) -> None:
         self._uri = tracking_uri
-        self._client = self._waited_for(opened)
+        self._client = self._waited_for(connect)
 
     def __getattr__(self, name: str) -> Any:
         """What MLflow's client has under this name."""
@@ -160,7 +160,7 @@ class TrackingClient:
     def _read_runs(self, database: sqlite3.Connection, condition: str, values: Sequence[str]) -> list[Any]:
         """The runs that fulfil a condition on their table, with all that is recorded of each, as MLflow's `Run`."""
         path = sqlite_file(self.tracking_uri)
-        moved = None if path is None else relocation(database, path)
+        move = None if path is None else relocation(database, path)
         selection = f"SELECT run_uuid FROM runs WHERE {condition}"
         tags, parameters, metrics = (
             _by_run(
@@ -178,7 +178,7 @@ class TrackingClient:
         runs = []
         for info in (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in cursor):
             info.experiment_id = str(info.experiment_id)
-            info.artifact_uri = info.artifact_uri if moved is None else moved.place(info.artifact_uri)
+            info.artifact_uri = info.artifact_uri if move is None else move.place(info.artifact_uri)
             last = {key: math.nan if value is None else value for key, value in metrics[info.run_id].items()}
             data = SimpleNamespace(tags=tags[info.run_id], params=parameters[info.run_id], metrics=last)
             runs.append(SimpleNamespace(info=info, data=data))

@@ -182,14 +182,14 @@ def newest_view(tracking_uri: str) -> tuple[str, str] | None:
 
     The place is relative to the address of MLflow's pages. None where no ablation has ended.
     """
-    ended = [
+    ablations = [
         entity
         for entity in TrackingClient(tracking_uri).runs()
         if PARENT not in entity.data.tags and entity.info.status == "FINISHED"
     ]
-    if not ended:
+    if not ablations:
         return None
-    info = ended[-1].info
+    info = ablations[-1].info
     return info.run_name, view_address(info.experiment_id, info.run_id)
 
 
@@ -212,7 +212,7 @@ def _matching_runs(entities: list[Any], wanted: str) -> list[Any]:
     if len(wanted) >= SHORTEST_ID:
         for match in (entity for entity in entities if entity.info.run_id.startswith(wanted)):
             return [match] if PARENT in match.data.tags else children_of(match)
-    matches = [entity for entity in entities if entity.info.run_name == wanted] or _runs_of_ablation(
+    matches = [entity for entity in entities if entity.info.run_name == wanted] or _find_ablation_runs(
         wanted, parents, children
     )
     if matches:
@@ -223,7 +223,7 @@ def _matching_runs(entities: list[Any], wanted: str) -> list[Any]:
     return [child for child in children if equals and child.data.tags.get(key) == value]
 
 
-def _runs_of_ablation(wanted: str, parents: list[Any], children: list[Any]) -> list[Any]:
+def _find_ablation_runs(wanted: str, parents: list[Any], children: list[Any]) -> list[Any]:
     """The runs that `ABLATION/RUN` names, where ABLATION is an ablation's name or a prefix of its id."""
     ablation, _, name = wanted.partition("/")
     by_id = [parent for parent in parents if len(ablation) >= SHORTEST_ID and parent.info.run_id.startswith(ablation)]

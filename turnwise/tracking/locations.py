@@ -53,12 +53,12 @@ class Relocation:
         uri = f"{self.now.as_uri()}/"
         return ((f"{self.former.as_uri()}/", uri), (f"{self.former}/", uri))
 
-    def place(self, recorded: str) -> str:
+    def place(self, location: str) -> str:
         """The place of today; as recorded, where it was not in the former folder."""
         for before, now in self.prefixes:
-            if recorded.startswith(before):
-                return f"{now}{recorded.removeprefix(before)}"
-        return recorded
+            if location.startswith(before):
+                return f"{now}{location.removeprefix(before)}"
+        return location
 
 
 def relocation(database: sqlite3.Connection, path: Path) -> Relocation | None:
@@ -90,21 +90,21 @@ def follow_home(path: Path) -> None:
         if relocation(database, path) is None:
             return
         database.execute("BEGIN IMMEDIATE")  # another process may have done it meanwhile
-        moved = relocation(database, path)
-        if moved is not None:
-            _rewrite(database, moved)
+        move = relocation(database, path)
+        if move is not None:
+            _rewrite(database, move)
         database.execute("COMMIT")
 
 
-def _rewrite(database: sqlite3.Connection, moved: Relocation) -> None:
-    for before, now in moved.prefixes:
+def _rewrite(database: sqlite3.Connection, move: Relocation) -> None:
+    for before, now in move.prefixes:
         for table, column in _PLACES:
             database.execute(
                 f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
                 (now, len(before) + 1, len(before), before),
             )
-    database.execute("UPDATE tags SET value = ? WHERE key = ? AND value = ?", (str(moved.now), HOME, str(moved.former)))
-    before, now = (f'"{json.dumps(f"{folder}/")[1:-1]}' for folder in (moved.former, moved.now))
+    database.execute("UPDATE tags SET value = ? WHERE key = ? AND value = ?", (str(move.now), HOME, str(move.former)))
+    before, now = (f'"{json.dumps(f"{folder}/")[1:-1]}' for folder in (move.former, move.now))
     database.execute("UPDATE datasets SET dataset_source = replace(dataset_source, ?, ?)", (before, now))
 
 

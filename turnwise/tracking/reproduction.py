@@ -80,7 +80,7 @@ def platform_differences(former: Mapping[str, Any], now: Mapping[str, Any]) -> l
         differences.append(f"made on a processor of {one['vendor']}; this one is of {other['vendor']}")
     for name in dict.fromkeys([*former, *now]):
         for path, then, here in _differing(former.get(name), now.get(name), name) if name != "processor" else ():
-            differences.append(f"made with {path} {_worded(then)}; here it is {_worded(here)}")
+            differences.append(f"made with {path} {_format_value(then)}; here it is {_format_value(here)}")
     return differences
 
 
@@ -89,7 +89,7 @@ def _foundation(flags: set[str]) -> str:
     return "avx512f" if "avx512f" in flags else " and ".join(sorted(flags))
 
 
-def _worded(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return "absent" if value is None else str(value)

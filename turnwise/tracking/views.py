@@ -82,8 +82,8 @@ def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str], 
         **_charts(charts),
         "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
     }
-    packed = base64.b64encode(zlib.compress(json.dumps(state, separators=(",", ":")).encode())).decode()
-    return json.dumps({"name": name, "createdAt": created, "state": f"deflate;{packed}"}, separators=(",", ":"))
+    payload = base64.b64encode(zlib.compress(json.dumps(state, separators=(",", ":")).encode())).decode()
+    return json.dumps({"name": name, "createdAt": created, "state": f"deflate;{payload}"}, separators=(",", ":"))
 
 
 def _charts(charts: Sequence[Chart]) -> dict[str, Any]:

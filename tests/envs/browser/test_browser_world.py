@@ -99,7 +99,7 @@ def test_an_episode_is_the_same_in_both_builds() -> None:
     for build in DEBIAN_BROWSERS:
         world = Browser(pages=["shop"], executable=build)
         kinds = world.tasks("test", 2)
-        played.append([play(world, task, 0, baseline).written() for task in kinds for baseline in world.baselines])
+        played.append([play(world, task, 0, baseline).as_json() for task in kinds for baseline in world.baselines])
         if build != find_chromium(None):  # the tests below need one browser
             running(build, _server().hosts).close()
     assert played[0] == played[1]
@@ -261,7 +261,7 @@ def test_many_episodes_at_once_go_as_they_go_alone() -> None:
     alone = [play(world, task, 0, "oracle") for task in tasks]
     with ThreadPoolExecutor(6) as threads:
         together = list(threads.map(lambda task: play(world, task, 0, "oracle"), tasks * 3))
-    assert [episode.written() for episode in together] == [episode.written() for episode in alone * 3]
+    assert [episode.as_json() for episode in together] == [episode.as_json() for episode in alone * 3]
     assert all(episode.success for episode in alone)
 
 

@@ -75,7 +75,7 @@ def collect_suite(runs: Sequence[RecordedRun], rules: Sequence[str] = (), worlds
         if run.artifacts.test is None or run.left_out or not default_store().holds(run.artifacts.test):
             untested[rule, world] = untested.get((rule, world), 0) + 1
             continue
-        score = _normalised(run)
+        score = _normalised_score(run)
         if score is None:
             without_scale[world] = None
         else:
@@ -182,7 +182,7 @@ def _world_labels(runs: Sequence[RecordedRun]) -> dict[tuple[str, str], str]:
     return {(name, digest): label(name, run) for (name, digest), run in first.items()}
 
 
-def _normalised(run: RecordedRun) -> float | None:
+def _normalised_score(run: RecordedRun) -> float | None:
     """The run's score between the random policy and the oracle; None where these give no scale."""
     world = run.artifacts.world
     assert run.artifacts.test is not None, "only tested runs have a score"

@@ -65,12 +65,12 @@ def standings(
         tasks = "1 task" if each.count == 1 else f"{each.count} tasks"
         rows.append([f"{name}\n{tasks}", text_cell(each), *[UNDEFINED] * 5])
     columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "p (Holm)", "verdict"]
-    framed = bool(references) or any(each.normalised or each.gain for each in judgement.standings)
+    has_references = bool(references) or any(each.normalised or each.gain for each in judgement.standings)
     level = f"{100 * judgement.level:g} %"
     notes = [
         f"Beneath each value its {level} interval: of means over seeds, or over tasks where there is one "
         "policy; of gains over seeds and tasks.",
-        *(["Normalised: 0 is the random policy, 1 the oracle."] if framed else []),
+        *(["Normalised: 0 is the random policy, 1 the oracle."] if has_references else []),
     ]
     if outcomes is not None:
         notes += [*outcomes.sentences(), *([ENDED_COUNT] if outcomes.ended else [])]
@@ -153,6 +153,6 @@ def exact(comparison: Comparison) -> str:
 
 
 def _format_reached(variant_learning: Learning) -> str:
-    arrived = [at for at in variant_learning.reached.at if at is not None]
-    share = f"{len(arrived)} of {len(variant_learning.reached.at)}"
+    iterations = [at for at in variant_learning.reached.at if at is not None]
+    share = f"{len(iterations)} of {len(variant_learning.reached.at)}"
     return share if variant_learning.reached.median is None else f"{variant_learning.reached.median:g}\n{share}"

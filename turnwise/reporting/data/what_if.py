@@ -57,7 +57,7 @@ def what_if_tables(what_if: WhatIf, whole: bool = False) -> list[TextTable]:
         for name, step in what_if.steps.items()
     ]
     first = names[0] if names else ""
-    compared = (
+    correlation_note = (
         f" Correlation, and turns of the opposite sign: with {first}, on turns that both have." if names[1:] else ""
     )
     further = [f"{longest - len(turns)} further turns are on the page."] if longest > len(turns) else []
@@ -70,7 +70,7 @@ def what_if_tables(what_if: WhatIf, whole: bool = False) -> list[TextTable]:
             "Advantages",
             ["", "episodes", "turns", "mean size", "at 0", "correlation", "opposite"],
             advantages,
-            [f"Mean size: the mean of |advantage| over turns.{compared}"],
+            [f"Mean size: the mean of |advantage| over turns.{correlation_note}"],
         ),
         TextTable("turns", "Turn by turn: mean ± deviation", headings, by_turn, further),
         TextTable(
@@ -85,9 +85,9 @@ def what_if_tables(what_if: WhatIf, whole: bool = False) -> list[TextTable]:
             ],
         ),
     ]
-    filled = [table for table in tables if table.rows]
-    filled[-1].notes.extend([*notes, *left_out])
-    return filled
+    filled_tables = [table for table in tables if table.rows]
+    filled_tables[-1].notes.extend([*notes, *left_out])
+    return filled_tables
 
 
 def _format_turn(figures: list[TurnFigures], whole: bool) -> str:
@@ -95,8 +95,8 @@ def _format_turn(figures: list[TurnFigures], whole: bool) -> str:
         return UNDEFINED
     (turn,) = figures
     correlation = "" if turn.correlation is None else f", correlation {number(turn.correlation, 2)}"
-    counted = f"\n{turn.count} turn{'' if turn.count == 1 else 's'}{correlation}" if whole else ""
-    return f"{signed(turn.mean, 2)} ± {number(turn.deviation, 2)}{counted}"
+    count_line = f"\n{turn.count} turn{'' if turn.count == 1 else 's'}{correlation}" if whole else ""
+    return f"{signed(turn.mean, 2)} ± {number(turn.deviation, 2)}{count_line}"
 
 
 def _share(value: float | None) -> str:

@@ -43,36 +43,36 @@ def reference_dashes(report: ReportData) -> dict[str, tuple[float, ...]]:
 
 def comparisons(report: ReportData) -> list[Figure]:
     """One dot plot per column with values: variants and warm start with intervals, baselines as reference lines."""
-    return [_comparison(report, column, place) for place, column in enumerate(_valued(report), 1)]
+    return [_comparison(report, column, place) for place, column in enumerate(_columns_with_values(report), 1)]
 
 
 def answer(report: ReportData) -> Figure | None:
     """The one of `comparisons` that shows the measure which the finding is about; None where nothing is judged."""
     if report.judgement is None:
         return None
-    for place, column in enumerate(_valued(report), 1):
+    for place, column in enumerate(_columns_with_values(report), 1):
         if column.heading == report.judgement.measure:
             return _comparison(report, column, place)
     return None
 
 
-def _valued(report: ReportData) -> list[ReportColumn]:
+def _columns_with_values(report: ReportData) -> list[ReportColumn]:
     return [column for column in report.columns if any(row.cells.get(column.key) for row in report.rows)]
 
 
 def _comparison(report: ReportData, column: ReportColumn, place: int) -> Figure:
     whole = [row for row in report.rows if row.kind != "went on"]
     cells = [(row, interval) for row in whole if (interval := row.cells.get(column.key)) is not None]
-    measured = [(row, interval) for row, interval in cells if row.kind != "baseline"]
+    variants = [(row, interval) for row, interval in cells if row.kind != "baseline"]
     baselines = [(row, interval) for row, interval in cells if row.kind == "baseline"]
     look, dashes = styles(report), reference_dashes(report)
 
     def draw(legend: bool) -> Drawing:
-        names = [row.name for row, _ in measured]
-        drawing, axes = axes_of(3.4, row_inches(names) * len(measured) + 0.65)
+        names = [row.name for row, _ in variants]
+        drawing, axes = axes_of(3.4, row_inches(names) * len(variants) + 0.65)
         for row, interval in baselines:
             axes.axvline(interval.value, color=GREY, dashes=dashes[row.name], linewidth=1.1, zorder=1)
-        for height, (row, interval) in enumerate(measured):
+        for height, (row, interval) in enumerate(variants):
             _draw_interval(axes, height, interval, look.get(row.name, LineStyle(GREY, (), "o")))
         axes.set_title(wrapped(heading(column)))
         label_rows(axes, names)
@@ -92,7 +92,7 @@ def _comparison(report: ReportData, column: ReportColumn, place: int) -> Figure:
         file_name("comparison", place, column.key),
         f"{column.heading} of every variant with its interval, and of the baselines. {column.description}".strip(),
         ("row", "kind", "value", "low", "high", "over", "count", "level"),
-        [(row.name, row.kind, *interval_data(interval)) for row, interval in [*measured, *baselines]],
+        [(row.name, row.kind, *interval_data(interval)) for row, interval in [*variants, *baselines]],
         draw,
     )
 

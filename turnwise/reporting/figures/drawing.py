@@ -161,8 +161,8 @@ def draw_strokes(axes: Axes, values: Sequence[float], height: float, colour: str
     for value, times in Counter(round(value, EQUAL_DIGITS) for value in values).items():
         for place in range(times):
             inches = STROKE_POINTS * (place - (times - 1) / 2) / 72
-            moved = axes.transData + ScaledTranslation(inches, 0, axes.figure.dpi_scale_trans)
-            axes.plot([value], [height], "|", color=colour, markersize=size, markeredgewidth=1.1, transform=moved)
+            transform = axes.transData + ScaledTranslation(inches, 0, axes.figure.dpi_scale_trans)
+            axes.plot([value], [height], "|", color=colour, markersize=size, markeredgewidth=1.1, transform=transform)
 
 
 def handle(name: str, style: LineStyle) -> Line2D:
@@ -192,14 +192,14 @@ def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
     rows = -(-len(handles) // columns)
     further = sum(sorted((len(lines) - 1 for lines in labels), reverse=True)[:rows])
     longer = height + LEGEND_ROW_INCHES * (rows + 0.5) + NAME_LINE_INCHES * further
-    placed = drawing.get_layout_engine() is None
-    if placed:  # positions are fractions of the drawing, which grows at the bottom: keep the axes' size in inches
+    is_fixed = drawing.get_layout_engine() is None
+    if is_fixed:  # positions are fractions of the drawing, which grows at the bottom: keep the axes' size in inches
         for axes in drawing.axes:
             box = axes.get_position()
             bottom = longer - height * (1 - box.y0)
             axes.set_position((box.x0, bottom / longer, box.width, box.height * height / longer))
     drawing.set_size_inches(width, longer)
-    drawing.legend(handles=handles, loc="lower center" if placed else "outside lower center", ncols=columns)
+    drawing.legend(handles=handles, loc="lower center" if is_fixed else "outside lower center", ncols=columns)
 
 
 def name_lines(name: str) -> str:

@@ -98,7 +98,7 @@ def what_if_page(what_if: WhatIf, episodes: Sequence[Compared], count: int, unit
         what_if=what_if,
         tables=what_if_tables(what_if, whole=True),
         tasks=_by_task(episodes),
-        shown=len(episodes),
+        displayed=len(episodes),
         count=count,
         unit=unit,
         # Rules differ in scale by orders of magnitude: each has a colour scale of its own.

@@ -40,7 +40,7 @@ def templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("turnwise.reporting.html"),
         autoescape=True,
-        finalize=_finalized,
+        finalize=_finalize,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -79,8 +79,8 @@ def shortened(content: str) -> str:
 
 def svg(figure: Figure) -> Markup:
     """The figure as an SVG element with its description as alternative text. matplotlib escapes the names in it."""
-    described = escape(formatting.visible(figure.description))
-    return Markup(_in_scheme(figure.svg()).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))
+    description = escape(formatting.visible(figure.description))
+    return Markup(_in_scheme(figure.svg()).replace("<svg ", f'<svg role="img" aria-label="{description}" ', 1))
 
 
 def scheme_colour(colour: str) -> str:
@@ -100,6 +100,6 @@ def _in_scheme(drawing: str) -> str:
     return re.sub(r'\bstyle="[^"]*"', replace_colours, drawing)
 
 
-def _finalized(value: object) -> object:
+def _finalize(value: object) -> object:
     """What a template prints: markup as it is, anything else as text without control characters, which is escaped."""
     return value if isinstance(value, Markup) else formatting.visible(str(value))

@@ -75,11 +75,11 @@ def _print_sentences(title: str, sentences: Iterable[str], console: Console) -> 
 def _groups_that_fit(report: ReportData, console: Console) -> Sequence[Sequence[ReportColumn]]:
     """The columns in as few groups of nearly equal size as fit the console's width; at worst one column per group."""
     total = len(report.columns)
-    unbounded = console.options.update(width=10_000)
+    wide_options = console.options.update(width=10_000)
     for count in range(1, total + 1):
         edges = [round(total * part / count) for part in range(count + 1)]
         groups = [report.columns[low:high] for low, high in itertools.pairwise(edges)]
-        widths = [console.measure(_table(report, group), options=unbounded).maximum for group in groups]
+        widths = [console.measure(_table(report, group), options=wide_options).maximum for group in groups]
         if max(widths) <= console.width:
             return groups
     return [[column] for column in report.columns]
@@ -121,6 +121,6 @@ def _time_account(report: ReportData, width: int) -> list[str]:
     account = report.account()
     parts = [("total", sum(seconds for _, seconds in account)), *account]
     # No-break spaces, at which textwrap does not break, keep "2 min 31 s" on one line.
-    unbroken = [f"{stage} {duration(seconds)}".replace(" ", "\u00a0") for stage, seconds in parts]
-    text = f"Time{process_note(report)}: " + ", ".join(unbroken)
+    phrases = [f"{stage} {duration(seconds)}".replace(" ", "\u00a0") for stage, seconds in parts]
+    text = f"Time{process_note(report)}: " + ", ".join(phrases)
     return [line.replace("\u00a0", " ") for line in textwrap.wrap(text, width, subsequent_indent="      ")]

@@ -28,10 +28,10 @@ def stacked(cell: str) -> Text:
 
 def print_table(content: TextTable, console: Console) -> None:
     """Print the table, no wider than the console; cells are wrapped. Columns without a value are left out."""
-    table, filled = plain_table(), content.with_values()
-    for place, heading in enumerate(filled.columns):
+    table, text_table = plain_table(), content.with_values()
+    for place, heading in enumerate(text_table.columns):
         table.add_column(Text(heading), justify="right" if place else "left", vertical="top", overflow="fold")
-    for row in filled.rows:
+    for row in text_table.rows:
         table.add_row(*map(Text, row))
     console.print(Text(content.title, style="bold"))
     console.print(table)
