@@ -362,8 +362,8 @@ class _Watch:
 
     def call(self, name: str, call: Callable[[], Result]) -> Result:
         """What the call returns. Raises Broken where it has changed the working directory."""
-        said = io.StringIO()
-        with redirect_stdout(said):
+        stdout = io.StringIO()
+        with redirect_stdout(stdout):
             result = call()
         before, self.folder = self.folder, _folder()
         if self.folder != before:
@@ -374,8 +374,8 @@ class _Watch:
         for variable in sorted(os.environ.keys() | self.environment.keys()):
             if os.environ.get(variable) != self.environment.get(variable):
                 self.changes.setdefault(variable, name)
-        if said.getvalue():
-            self.printed_texts.setdefault(name, said.getvalue())
+        if stdout.getvalue():
+            self.printed_texts.setdefault(name, stdout.getvalue())
         return result
 
 
@@ -586,13 +586,13 @@ def _validate_replies(subject: Subject, task: Task, prefix: Sequence[str], stran
             step = environment.step(reply)
             valid.append(step.valid)
             if not isinstance(step.observation.text, str) or not step.observation.text.strip():
-                got = step.observation.text
-                raise Broken(f"every reply must be answered with a text; {shortened(reply)} got {got!r}")
+                text = step.observation.text
+                raise Broken(f"every reply must be answered with a text; {shortened(reply)} got {text!r}")
             _require_declared(step, subject.world.rewards.keys(), task)
             if not step.valid:
                 if step.effective or step.terminated or step.truncated or step.observation.state != before.state:
-                    said = f"{shortened(reply)} was answered with {step}"
-                    raise Broken(f"an invalid reply must leave the state as it was; {said}")
+                    answer = f"{shortened(reply)} was answered with {step}"
+                    raise Broken(f"an invalid reply must leave the state as it was; {answer}")
                 if mind(environment) != decision:
                     raise Broken(f"an invalid reply must not change what the oracle does; {shortened(reply)} did")
                 continue

@@ -72,16 +72,16 @@ class CheckReport:
         With `columns`, the terminal's width, what was found is wrapped beside the name of its check.
         """
         width = max(len(check.name) for check in self.checks)
-        rows, said = [], set()
+        rows, seen = [], set()
         for check in self.checks:
-            again = not check.passed and check.found in said
+            again = not check.passed and check.found in seen
             head = f"{check.sign:<6}  {check.name:<{width}}  "
             text = "the same" if again else check.found
             if columns is not None and "\n" not in text:
                 room = max(columns - len(head), LEAST_COLUMNS)
                 text = f"\n{' ' * len(head)}".join(textwrap.wrap(text, room))
             rows.append(head + text)
-            said.add(check.found)
+            seen.add(check.found)
         applicable = [check for check in self.checks if check.applies]
         passes = len(applicable) - len(self.failed)
         verdict = "keeps its contract" if self.passed else "does not keep its contract"

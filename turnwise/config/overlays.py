@@ -137,7 +137,7 @@ def _read_document(path: Path) -> YamlDocument:
         if not path.is_file():
             kind = "a folder" if path.is_dir() else "none"
             raise ConfigurationError(
-                f"a parameters file must exist; found {kind} at {_display_path(path)}{_meant(path)}", "TW-missing-file"
+                f"a parameters file must exist; found {kind} at {_display_path(path)}{_hint(path)}", "TW-missing-file"
             )
         content = path.read_bytes()
     except OSError as error:
@@ -161,7 +161,7 @@ def _display_path(path: Path) -> str:
     return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _meant(path: Path) -> str:
+def _hint(path: Path) -> str:
     """The suggestion `: did you mean ...?` for a file that does not exist; empty where no file has a similar name."""
     folder = next((each for each in path.parents if each.is_dir()), Path())
     files = {_display_path(each): each.name for each in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")])}

@@ -92,16 +92,16 @@ def _decode(content: bytes, source: Path | str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8", "replace")
-        where = _where(source, _end_place(before))
+        place = _locate(source, _end_place(before))
         raise ConfigurationError(
-            f"{where}: must be UTF-8; found the byte 0x{content[error.start]:02x}: save it as UTF-8", "TW-encoding"
+            f"{place}: must be UTF-8; found the byte 0x{content[error.start]:02x}: save it as UTF-8", "TW-encoding"
         ) from None
 
 
 def _require_text(text: str, source: Path | str) -> None:
     if match := NOT_TEXT.search(text):
         raise ConfigurationError(
-            f"{_where(source, _end_place(text[: match.start()]))}: must hold no control characters; found "
+            f"{_locate(source, _end_place(text[: match.start()]))}: must hold no control characters; found "
             f"U+{ord(match[0]):04X}: remove it",
             "TW-control-character",
         )
@@ -112,7 +112,7 @@ def _end_place(text: str) -> YamlPlace:
     return YamlPlace(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
-def _where(source: Path | str, place: YamlPlace) -> str:
+def _locate(source: Path | str, place: YamlPlace) -> str:
     return f"{source}:{place.line}:{place.column}" if isinstance(source, Path) else source
 
 
@@ -144,9 +144,10 @@ class _Reading:
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = YamlPlace(mark.line + 1, mark.column + 1) if mark is not None else YamlPlace(1, 1)
-            said = " ".join(str(error.problem or error.context).split())
-            said = "found a tab: indent by spaces" if "'\\t'" in said else said  # the most common message, and cryptic
-            raise ConfigurationError(f"{_where(self.source, place)}: must be YAML; {said}", "TW-not-yaml") from None
+            problem = " ".join(str(error.problem or error.context).split())
+            if "'\\t'" in problem:  # the most common message, and cryptic
+                problem = "found a tab: indent by spaces"
+            raise ConfigurationError(f"{_locate(self.source, place)}: must be YAML; {problem}", "TW-not-yaml") from None
         except YAMLError as error:
             raise ConfigurationError(
                 f"{self.source}: must be YAML; {' '.join(str(error).split())}", "TW-not-yaml"
@@ -173,7 +174,7 @@ class _Reading:
 
     def _value(self, event: NodeEvent, path: Keys) -> Any:
         if isinstance(event, AliasEvent):
-            return self._meant_by(event)
+            return self._resolve_alias(event)
         if len(path) > DEEPEST:
             raise self._mistake(event, f"must be at most {DEEPEST} levels deep; found more", "TW-yaml-too-deep")
         if getattr(event, "tag", None) is not None:
@@ -252,7 +253,7 @@ class _Reading:
     def _too_large(self, event: Event) -> ConfigurationError:
         return self._mistake(event, "a whole number must fit into 64 bits; found a larger one", "TW-large-number")
 
-    def _meant_by(self, event: AliasEvent) -> Any:
+    def _resolve_alias(self, event: AliasEvent) -> Any:
         if event.anchor not in self.anchors:
             raise self._mistake(
                 event,
@@ -272,8 +273,8 @@ class _Reading:
         if self.value_count > MOST_VALUES:
             raise self._mistake(event, f"must hold at most {MOST_VALUES:,} values; found more", "TW-large-file")
 
-    def _mistake(self, event: Event, said: str, code: str) -> ConfigurationError:
-        return ConfigurationError(f"{_where(self.source, _place(event))}: {said}", code)
+    def _mistake(self, event: Event, message: str, code: str) -> ConfigurationError:
+        return ConfigurationError(f"{_locate(self.source, _place(event))}: {message}", code)
 
 
 def _place(event: Event) -> YamlPlace:

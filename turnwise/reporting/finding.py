@@ -31,8 +31,8 @@ def report_finding(report: ReportData) -> str:
     Its finding, after how many seeds it was decided where these were added, which runs were ended early or left out,
     and which variants had nothing to begin with.
     """
-    begun = [note.removeprefix(BEFORE_TRAINING) for note in report.notes if note.startswith(BEFORE_TRAINING)]
-    names = ", ".join(note.partition(":")[0] for note in begun)
+    notes = [note.removeprefix(BEFORE_TRAINING) for note in report.notes if note.startswith(BEFORE_TRAINING)]
+    names = ", ".join(note.partition(":")[0] for note in notes)
     sentences = [] if report.judgement is None else [finding(report.judgement, report.greedy)]
     sentences += [] if report.race is None else [race_summary(report.race)]
     sentences += [] if report.outcomes is None else report.outcomes.sentences()
@@ -134,12 +134,12 @@ def _each(gains: Sequence[Comparison]) -> str:
     it would read as an interval.
     """
     falling = sorted(gains, key=lambda gain: -gain.difference.value)
-    said = [(gain.first, signed(gain.difference.value, DIGITS)) for gain in falling]
-    if len({value for _, value in said}) == 1:
-        return said[0][1] if len(said) == 1 else f"{said[0][1]} each"
-    if len(said) <= MOST_NAMED:
-        return ", ".join(f"{name} {value}" for name, value in said)
-    (most, highest), (least, lowest) = said[0], said[-1]
+    gain_texts = [(gain.first, signed(gain.difference.value, DIGITS)) for gain in falling]
+    if len({value for _, value in gain_texts}) == 1:
+        return gain_texts[0][1] if len(gain_texts) == 1 else f"{gain_texts[0][1]} each"
+    if len(gain_texts) <= MOST_NAMED:
+        return ", ".join(f"{name} {value}" for name, value in gain_texts)
+    (most, highest), (least, lowest) = gain_texts[0], gain_texts[-1]
     return f"from {least} {lowest} to {most} {highest}"
 
 
@@ -148,15 +148,15 @@ def _over(gains: Sequence[Comparison], beaten: str) -> str:
     better = [gain.first for gain in gains if gain.verdict == "higher"]
     worse = [gain.first for gain in gains if gain.verdict == "lower"]
     if not better:
-        said = f"none beats {beaten}"
+        clause = f"none beats {beaten}"
     elif len(better) == len(gains) > 1:
-        said = f"{'both' if len(gains) == 2 else 'all'} beat {beaten}"
+        clause = f"{'both' if len(gains) == 2 else 'all'} beat {beaten}"
     elif len(better) > len(gains) / 2 and not worse and len(gains) > 1:
-        said = f"all but {_join_names([gain.first for gain in gains if gain.verdict != 'higher'])} beat {beaten}"
+        clause = f"all but {_join_names([gain.first for gain in gains if gain.verdict != 'higher'])} beat {beaten}"
     else:
         only = "only " if len(gains) > 1 and not worse else ""
-        said = f"{only}{_join_names(better)} {'beats' if len(better) == 1 else 'beat'} {beaten}"
-    return f"{said}, {_join_names(worse)} {'falls' if len(worse) == 1 else 'fall'} below it" if worse else said
+        clause = f"{only}{_join_names(better)} {'beats' if len(better) == 1 else 'beat'} {beaten}"
+    return f"{clause}, {_join_names(worse)} {'falls' if len(worse) == 1 else 'fall'} below it" if worse else clause
 
 
 def _negate(interval: Interval) -> Interval:

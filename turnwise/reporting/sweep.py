@@ -80,12 +80,12 @@ class SweepReport:
     def finding(self) -> str:
         """The result in a few sentences."""
         values = ", ".join(f"{key} {value}" for key, value in self.winner.values.items())
-        said = f"Best: {values}, with {self.judgement.measure} {with_bounds(self.best.mean, DIGITS)}."
+        text = f"Best: {values}, with {self.judgement.measure} {with_bounds(self.best.mean, DIGITS)}."
         alike = [each.name for each in self.candidates if self.than_best(each.name) == "not distinguishable"]
         if alike:
-            said += f" Not distinguishable from it: {', '.join(alike)}."
+            text += f" Not distinguishable from it: {', '.join(alike)}."
         return (
-            f"{said} The best of several is partly lucky: a comparison with other seeds, on test tasks, says what it "
+            f"{text} The best of several is partly lucky: a comparison with other seeds, on test tasks, says what it "
             "is worth."
         )
 

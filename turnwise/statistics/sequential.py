@@ -63,7 +63,7 @@ def nominal_levels(
         deviation, root = math.sqrt(now - before), math.sqrt(now)
         probability = 1.0 - spent(now, level, spending)
 
-        excess = partial(_stays, place, density, deviation, root, probability)
+        excess = partial(_stay_excess, place, density, deviation, root, probability)
         bound = WIDEST if excess(WIDEST) <= 0.0 else float(optimize.brentq(excess, 0.0, WIDEST))
         levels.append(float(2 * special.ndtr(-bound)))
         grid = nodes * bound * root
@@ -73,7 +73,7 @@ def nominal_levels(
     return tuple(levels)
 
 
-def _stays(
+def _stay_excess(
     place: np.ndarray, density: np.ndarray, deviation: float, root: float, probability: float, bound: float
 ) -> float:
     """How much likelier than `probability` it is that the motion, with this density before, is within the bound now."""

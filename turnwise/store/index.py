@@ -53,12 +53,12 @@ class VerifiedIndex:
         if self._known.get(reference) == state:
             return True
         try:
-            vouched = self._entry(reference).read_bytes() == _text(state)
+            is_verified = self._entry(reference).read_bytes() == _text(state)
         except OSError:  # no entry, or an unreadable one: the caller reads the files instead
             return False
-        if vouched:
+        if is_verified:
             self._known[reference] = state
-        return vouched
+        return is_verified
 
     def add(self, reference: Reference, state: tuple[FileState, ...], temporary: Path) -> None:
         """Record that the artifact is intact in this state. `temporary` is an unused path on the same file system."""

@@ -124,15 +124,15 @@ class PlacedArtifacts:
         """
         reference = manifest.reference
         sizes, distrusted = self.sizes(reference), self._distrusted.get(reference, set())
-        lacking = [
+        missing = [
             name
             for name, entry in manifest.files.items()
             if name in distrusted or (not only_damaged and sizes.get(name_of(reference, name)) != entry.bytes)
         ]
-        here = [name for name in lacking if (folder / name).exists()]
+        here = [name for name in missing if (folder / name).exists()]
         self._place.upload(prefix_of(reference), {name_of(reference, name): folder / name for name in here})
         if not only_damaged:
-            if absent := set(lacking) - set(here):
+            if absent := set(missing) - set(here):
                 self.record_pruned(reference, absent)
             if name_of(reference, MANIFEST) not in sizes or MANIFEST in distrusted:
                 self._place.write(name_of(reference, MANIFEST), (folder / MANIFEST).read_bytes())

@@ -68,7 +68,7 @@ class ProcessRegister:
             own = self.own_token
             others = [path for path in sorted(self._folder.glob("[!.]*")) if path.name != own]
             dead = {path: os.fstat(lock.fileno()).st_mtime for path in others if (lock := _lock_if_dead(path, locks))}
-            yield {path.name: worked for path, worked in dead.items()}
+            yield {path.name: last_worked for path, last_worked in dead.items()}
             for path in dead:
                 path.unlink(missing_ok=True)
 

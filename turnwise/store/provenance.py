@@ -44,14 +44,14 @@ class Ancestor:
     @property
     def line(self) -> str:
         """One line of text: role, reference, stage and the parameters in `TOLD`."""
-        where = f"{self.role}: " if self.role not in ("", self.reference.kind) else ""
+        prefix = f"{self.role}: " if self.role not in ("", self.reference.kind) else ""
         if self.record is None:
-            return f"{where}{shortened(self.reference)}, of which is not recorded how it was made"
+            return f"{prefix}{shortened(self.reference)}, of which is not recorded how it was made"
         stage, parameters = str(self.record["stage"]), self.record["parameters"]
         words = [] if stage == self.reference.kind else [stage]
         words += [f"{name} {parameters[name]}" for name in TOLD if parameters.get(name) is not None]
         words += [f"made in {self.ways} ways"] * (self.ways > 1) + ["see there"] * self.expanded_elsewhere
-        return f"{where}{shortened(self.reference)}" + (f" ({', '.join(words)})" if words else "")
+        return f"{prefix}{shortened(self.reference)}" + (f" ({', '.join(words)})" if words else "")
 
 
 def ancestry(store: Store, reference: Reference, role: str = "") -> Ancestor:

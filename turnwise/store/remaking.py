@@ -107,23 +107,23 @@ def steps_to(store: Store, wanted: Reference) -> list[RecordedStep]:
         if not ways:
             origins.append(reference)
         for step in ways:
-            lacking = {each for each in step.inputs if each in seen or not _is_whole(store, each)}
+            missing = {each for each in step.inputs if each in seen or not _is_whole(store, each)}
             # Sorted: the order of a set differs between processes, and the steps would run in another one.
-            to_see.extend(each for each in sorted(lacking - seen, key=str))
-            seen |= lacking
-            if not lacking:
+            to_see.extend(each for each in sorted(missing - seen, key=str))
+            seen |= missing
+            if not missing:
                 ready.append(step)
-            for each in lacking:
-                waiting[each].append((step, lacking))
+            for each in missing:
+                waiting[each].append((step, missing))
     steps: dict[Reference, RecordedStep] = {}
     while ready and wanted not in steps:
         step = ready.popleft()
         if step.reference in steps:
             continue
         steps[step.reference] = step
-        for other, lacking in waiting[step.reference]:
-            lacking.discard(step.reference)
-            if not lacking:
+        for other, missing in waiting[step.reference]:
+            missing.discard(step.reference)
+            if not missing:
                 ready.append(other)
     if wanted not in steps:
         raise ArtifactError(

@@ -130,14 +130,16 @@ def removals(
         replaced: the stages that make the links of chains, each with the name of its input that is the previous link.
     """
     chains = _Chains(store, {**replaced, FIRST_LINK: ""})
-    stays = dict.fromkeys(chains.links, Keep.METRICS)
+    levels = dict.fromkeys(chains.links, Keep.METRICS)
     for last in chains.last():
         for reference, keep in kept(chains.chain(last), storage, success).items():
-            stays[reference] = max(keep, stays[reference])
+            levels[reference] = max(keep, levels[reference])
     if storage.keep_evaluated:
-        stays.update({each: max(stays[each], Keep.WEIGHTS) for each in chains.evaluations.keys() & stays.keys()})
-    stays.update(chains.rollouts(storage.keep_rollouts))
-    candidates = [_removal(store, reference, files_to_prune(reference.kind, keep)) for reference, keep in stays.items()]
+        levels.update({each: max(levels[each], Keep.WEIGHTS) for each in chains.evaluations.keys() & levels.keys()})
+    levels.update(chains.rollouts(storage.keep_rollouts))
+    candidates = [
+        _removal(store, reference, files_to_prune(reference.kind, keep)) for reference, keep in levels.items()
+    ]
     return sorted((each for each in candidates if each.files), key=lambda each: str(each.reference))
 
 
@@ -184,13 +186,13 @@ class _Chains:
         """
         if most is None:
             return {}
-        stays: dict[Reference, Keep] = {}
+        levels: dict[Reference, Keep] = {}
         for last in self.last():
             learned_from = [self._learned_from(link.reference) for link in self.chain(last)]
             for place, references in enumerate(reversed(learned_from)):
                 keep = Keep.EVERYTHING if place < most else Keep.METRICS
-                stays.update({each: max(keep, stays.get(each, Keep.METRICS)) for each in references})
-        return stays
+                levels.update({each: max(keep, levels.get(each, Keep.METRICS)) for each in references})
+        return levels
 
     def _learned_from(self, link: Reference) -> list[Reference]:
         """The rollout that a link has learned from, and the rounds of sampling that were merged into it (`gather`)."""

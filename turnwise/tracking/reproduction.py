@@ -72,10 +72,10 @@ def platform_differences(former: Mapping[str, Any], now: Mapping[str, Any]) -> l
     """The differences of two platforms (`turnwise.store.run_environment.platform`), one phrase each."""
     one, other = ({"vendor": "", "flags": [], **platform.get("processor", {})} for platform in (former, now))
     differences = []
-    if lacking := set(one["flags"]) - set(other["flags"]):
-        differences.append(f"made on a processor with {_foundation(lacking)}; this one has none")
-    if added := set(other["flags"]) - set(one["flags"]):
-        differences.append(f"made on a processor without {_foundation(added)}; this one has it")
+    if missing_flags := set(one["flags"]) - set(other["flags"]):
+        differences.append(f"made on a processor with {_foundation(missing_flags)}; this one has none")
+    if new_flags := set(other["flags"]) - set(one["flags"]):
+        differences.append(f"made on a processor without {_foundation(new_flags)}; this one has it")
     if one["vendor"] != other["vendor"]:
         differences.append(f"made on a processor of {one['vendor']}; this one is of {other['vendor']}")
     for name in dict.fromkeys([*former, *now]):
