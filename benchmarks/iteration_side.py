@@ -78,7 +78,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "cache keys": (
         "tasks.caching:Dependencies.ingredients",
-        "tasks.caching:_computed",
+        "tasks.caching:_run_and_record",
         "turnwise.store.stage_records:recorded",
     ),
     "Prefect": ("prefect.tasks:Task.__call__",),

@@ -97,9 +97,9 @@ class Dependencies:
         inputs = self.arguments(*args, **kwargs)
         inputs.pop("label", None)
         parameters = inputs.pop("parameters")
-        read = self.reads(parameters) if self.reads else {}
+        plugin_inputs = self.reads(parameters) if self.reads else {}
         return {
-            **({"reads": dict(read)} if read else {}),
+            **({"reads": dict(plugin_inputs)} if plugin_inputs else {}),
             "stage": self.name,
             "parameters": known_by_content(parameters),
             "inputs": {name: _digests(value, f"{self.name}'s input {name}") for name, value in inputs.items()},
@@ -125,8 +125,8 @@ class Dependencies:
         That is what a tool cannot see which knows the project's files and parameters, as DVC does.
         """
         outside = {".".join(map(str, place)): content for place, content in from_outside(parameters).items()}
-        read = self.reads(parameters) if self.reads else {}
-        return {**self.made_by(parameters), "platform": None, "reads": dict(read), "outside": outside}
+        plugin_inputs = self.reads(parameters) if self.reads else {}
+        return {**self.made_by(parameters), "platform": None, "reads": dict(plugin_inputs), "outside": outside}
 
     def modules(self, parameters: Any) -> list[str]:
         """The modules whose code, with all that they import, the result depends on."""
@@ -194,7 +194,7 @@ def depends_on(
                 observer.started(dependencies.name, label)
             began = time.perf_counter()
             with report_full_disk():
-                reference = _computed(dependencies, ingredients, *args, **kwargs)
+                reference = _run_and_record(dependencies, ingredients, *args, **kwargs)
             key, seconds = f"{dependencies.name}/{digest_of(ingredients)}", time.perf_counter() - began
             share_record(key, reference, default_store())
             notify(StageCall(dependencies.name, label, reference, False, seconds, key))
@@ -205,7 +205,7 @@ def depends_on(
     return decorate
 
 
-def _computed(dependencies: Dependencies, ingredients: dict[str, Any], *args: Any, **kwargs: Any) -> Reference:
+def _run_and_record(dependencies: Dependencies, ingredients: dict[str, Any], *args: Any, **kwargs: Any) -> Reference:
     """Call the function of a task; its provenance and its seconds are recorded with the artifact."""
     parameters = dependencies.arguments(*args, **kwargs)["parameters"]
     warn_of_edits(dependencies.modules(parameters), without=dependencies.left_out)
@@ -229,7 +229,7 @@ def cache_key(task: Task[Arguments, Reference], *args: Arguments.args, **kwargs:
 
 def dependencies_of(task: Task[..., Any]) -> Dependencies:
     """What a task's result depends on."""
-    return _declared[task.fn.__name__]
+    return _registry[task.fn.__name__]
 
 
 def all_dependencies() -> dict[str, Dependencies]:
@@ -238,7 +238,7 @@ def all_dependencies() -> dict[str, Dependencies]:
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{package}."):
         if not module.name.startswith(f"{package}.orchestration."):  # imports Prefect
             importlib.import_module(module.name)
-    return dict(_declared)
+    return dict(_registry)
 
 
 def recompute(record: Record) -> Reference:
@@ -272,21 +272,21 @@ def changed_since(record: Record) -> str:
     )
 
 
-_declared: dict[str, Dependencies] = {}
+_registry: dict[str, Dependencies] = {}
 """All that `depends_on` has declared in this process, by the name of the task."""
 
 
 def _dependencies_in(record: Record) -> Dependencies:
     """Those of the task that a record names; all modules of this package are imported if it is not loaded yet."""
-    if record["stage"] not in _declared:
+    if record["stage"] not in _registry:
         all_dependencies()
-    if record["stage"] not in _declared:
+    if record["stage"] not in _registry:
         raise ArtifactError(
             f"what was pruned is made again by the stage that made it; there is no stage {record['stage']} any more: "
             f"use the code that made it, of commit {record['commit']}, or run the experiment again",
             "TW-stage-gone",
         )
-    return _declared[record["stage"]]
+    return _registry[record["stage"]]
 
 
 _unread: list[Dependencies] = []
@@ -303,11 +303,11 @@ def _read_declared_sources() -> None:
 def _declare(dependencies: Dependencies) -> None:
     """Add the dependencies of a task. Raises ConfigurationError for a function that can be no stage."""
     name, function = dependencies.name, dependencies.function
-    other = _declared.get(name)
-    if other is not None and _place_of(other) != _place_of(dependencies):  # the same: its module was loaded again
+    other = _registry.get(name)
+    if other is not None and _origin(other) != _origin(dependencies):  # the same: its module was loaded again
         raise ConfigurationError(
             "a stage's name must be its own, since its results are recorded and found under it; "
-            f"{_place_of(dependencies)} declares the stage {name!r}, which {_place_of(other)} declares too: give one "
+            f"{_origin(dependencies)} declares the stage {name!r}, which {_origin(other)} declares too: give one "
             "of them another name",
             "TW-taken-name",
         )
@@ -323,11 +323,11 @@ def _declare(dependencies: Dependencies) -> None:
             "the script that was started: move it to a module of its own",
             "TW-stage-in-script",
         )
-    _declared[name] = dependencies
+    _registry[name] = dependencies
     _unread.append(dependencies)
 
 
-def _place_of(dependencies: Dependencies) -> str:
+def _origin(dependencies: Dependencies) -> str:
     return f"{dependencies.function.__module__}.{dependencies.function.__qualname__}"
 
 

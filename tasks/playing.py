@@ -53,16 +53,16 @@ def playing_code(parameters: PlayParameters) -> list[str]:
 def playing_reads(parameters: PlayParameters) -> dict[str, Any]:
     """What the plug-ins that play episodes read besides their code, for the cache key; empty without any."""
     added = parameters.added_rewards
-    declared = {name for each in added.values() for name in reward_function(each.function).distributions}
+    packages = {name for each in added.values() for name in reward_function(each.function).distributions}
     files = {f"{name}.{option}": path for name, each in added.items() for option, path in files_of(each).items()}
-    return plugin_ingredients(_plugin_modules(parameters), declared, files)
+    return plugin_ingredients(_plugin_modules(parameters), packages, files)
 
 
 def asking_code(play: PlayParameters | None, teacher: Outside | None) -> list[str]:
     """The modules of what a policy is asked in hindsight, and of a teacher, for the cache key; none without either."""
     hindsight = ("turnwise.agent.hindsight", "turnwise.agent.playing", "turnwise.policy.function_frame")
-    of_teacher = [] if teacher is None else ["turnwise.policy.pretrained", "turnwise.policy.tokenizer"]
-    return of_teacher if play is None else [*hindsight, *playing_code(play), *of_teacher]
+    teacher_modules = [] if teacher is None else ["turnwise.policy.pretrained", "turnwise.policy.tokenizer"]
+    return teacher_modules if play is None else [*hindsight, *playing_code(play), *teacher_modules]
 
 
 def hindsight_reads(play: PlayParameters | None) -> dict[str, Any]:
@@ -93,9 +93,9 @@ def frame_of(tokenizer: Reference) -> ChatFrame:
     return chat_frame(default_store().folder(tokenizer))
 
 
-def save_played(draft: Draft, played: RolloutResult, folder: str = ".") -> Sequence[Trajectory]:
+def save_rollout(draft: Draft, rollout: RolloutResult, folder: str = ".") -> Sequence[Trajectory]:
     """Write the trajectories and the lost episodes into a draft; returns the trajectories."""
     path = draft.folder / folder
     path.mkdir(exist_ok=True)
-    write_trajectories(path, played.trajectories, played.lost)
-    return played.trajectories
+    write_trajectories(path, rollout.trajectories, rollout.lost)
+    return rollout.trajectories

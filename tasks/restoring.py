@@ -32,8 +32,8 @@ def opened(reference: Reference, needed: Sequence[str] = EVERYTHING) -> Path:
     """
     store = default_store()
     store.folder(reference, needed=())  # locked from here on, where the caller is a stage
-    if gone := store.pruned(reference, needed):
-        restore(reference, gone)
+    if pruned_files := store.pruned(reference, needed):
+        restore(reference, pruned_files)
     return store.folder(reference, needed)
 
 
@@ -66,11 +66,11 @@ def trajectories_of(rollout: Reference) -> tuple[Trajectory, ...]:
 
     Raises ArtifactError as the store and `read_trajectories` do.
     """
-    return _read(opened(rollout))
+    return _load_trajectories(opened(rollout))
 
 
 # An artifact never changes under its digest. What the sampling itself has in memory is not used: a resumed run reads
 # from files, and must read the same.
 @lru_cache(maxsize=1)
-def _read(folder: Path) -> tuple[Trajectory, ...]:
+def _load_trajectories(folder: Path) -> tuple[Trajectory, ...]:
     return tuple(read_trajectories(folder))

@@ -55,8 +55,8 @@ def rule_code(rules: Iterable[Credit | ThoughtCredit]) -> list[str]:
 
 def rule_reads(rules: Collection[Credit | ThoughtCredit], further: Sequence[str] = ()) -> dict[str, Any]:
     """What the rules that are plug-ins, and the plug-ins of the `further` modules, read besides their code."""
-    declared = {package for rule in rules for package in estimator_of(rule.estimator).distributions}
-    return plugin_ingredients([*rule_code(rules), *further], declared)
+    packages = {package for rule in rules for package in estimator_of(rule.estimator).distributions}
+    return plugin_ingredients([*rule_code(rules), *further], packages)
 
 
 def _format_code(parameters: CreditParameters) -> list[str]:
@@ -65,9 +65,9 @@ def _format_code(parameters: CreditParameters) -> list[str]:
 
 def _code(parameters: CreditParameters) -> list[str]:
     """The modules of plug-ins, and those of the library that only some parameters need."""
-    of_penalty = [] if parameters.reference is None else ["turnwise.policy.divergence"]
-    of_thoughts = [] if parameters.credit.thought is None else ["turnwise.agent.formats", "turnwise.policy.tokenizer"]
-    return [*rule_code(rules_of(parameters.credit)), *_format_code(parameters), *of_penalty, *of_thoughts]
+    penalty_code = [] if parameters.reference is None else ["turnwise.policy.divergence"]
+    thought_code = [] if parameters.credit.thought is None else ["turnwise.agent.formats", "turnwise.policy.tokenizer"]
+    return [*rule_code(rules_of(parameters.credit)), *_format_code(parameters), *penalty_code, *thought_code]
 
 
 @task(name="credit", task_run_name="{label}: credit", retries=1)
@@ -109,23 +109,23 @@ def credit(
     trajectories = read_arrays(opened(rollout))
     section = parameters.credit
     groups = None if selection is None else frozenset(read_choice(selection).kept)
-    kept = trainable(
+    rows = trainable(
         trajectories, groups, grouped=any(estimator_of(rule.estimator).grouped for rule in rules_of(section))
     )
     baselines = None if greedy is None else rewards_of_groups(read_arrays(opened(greedy)), parameters.rewards)
     if baselines is not None:
-        kept = [index for index in kept if trajectories.group[index] in baselines]
-    chosen = trajectories.select(kept)
+        rows = [index for index in rows if trajectories.group[index] in baselines]
+    subset = trajectories.select(rows)
     scores = None if values is None else read_scores(values)
     batch = CreditBatch.of(
-        chosen,
+        subset,
         parameters.rewards,
-        values=None if scores is None else scores.per_token.select(kept),
-        bootstrap=None if scores is None else scores.at_end[kept],
-        token_rewards=None if reference is None else _penalties(parameters, chosen, kept, reference),
-        greedy_rewards=None if baselines is None else Ragged.of([baselines[group] for group in chosen.group.tolist()]),
+        values=None if scores is None else scores.per_token.select(rows),
+        bootstrap=None if scores is None else scores.at_end[rows],
+        token_rewards=None if reference is None else _penalties(parameters, subset, rows, reference),
+        greedy_rewards=None if baselines is None else Ragged.of([baselines[group] for group in subset.group.tolist()]),
         branches=parameters.branches,
-        rescored={name: read_scores(each).per_token.select(kept) for name, each in (rescored or {}).items()},
+        rescored={name: read_scores(each).per_token.select(rows) for name, each in (rescored or {}).items()},
     )
     lengths = None
     if section.thought is not None:  # where a thought ends only a reply's text says, which the arrays are without
@@ -133,12 +133,12 @@ def credit(
         from turnwise.policy.tokenizer import load_frame
 
         form, frame = format_class(parameters.format)(), load_frame(default_store().folder(tokenizer))
-        lengths = thought_lengths(trajectories_of(rollout), kept, form, frame)
+        lengths = thought_lengths(trajectories_of(rollout), rows, form, frame)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
-        advantages = rollout_advantages(kept, batch, section, lengths)
+        advantages = rollout_advantages(rows, batch, section, lengths)
     with default_store().write("credit") as draft:
-        save_credit(draft, batch, advantages, sampled=len(trajectories))
+        save_credit(draft, batch, advantages, trajectory_count=len(trajectories))
         if notes:
             draft.metrics["estimator_notes"] = len(notes)
             logger.info("%d notes of the estimator; the first: %s", len(notes), notes[0].message)
@@ -146,19 +146,19 @@ def credit(
 
 
 def _penalties(
-    parameters: CreditParameters, chosen: TrajectoryArrays, kept: Sequence[int], reference: Reference
+    parameters: CreditParameters, subset: TrajectoryArrays, rows: Sequence[int], reference: Reference
 ) -> Ragged:
     """The reward of each reply token for staying close to the reference policy."""
     from turnwise.policy.divergence import reference_rewards
 
     assert parameters.reference is not None, "a reference was scored that no penalty reads"
-    sequences, _ = chosen.segments(every_reply=True)
-    scores = read_scores(reference).per_token.select(kept)
-    return chosen.reply_rows(reference_rewards(sequences, scores, parameters.reference))
+    sequences, _ = subset.segments(every_reply=True)
+    scores = read_scores(reference).per_token.select(rows)
+    return subset.reply_rows(reference_rewards(sequences, scores, parameters.reference))
 
 
-def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, sampled: int) -> None:
-    """Write the credit table and its metrics into a draft, for a rollout of `sampled` trajectories."""
+def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, trajectory_count: int) -> None:
+    """Write the credit table and its metrics into a draft, for a rollout of `trajectory_count` trajectories."""
     assert batch.reply_lengths is not None, "credit is stored reply by reply"
     write_credit(
         draft.folder,
@@ -168,4 +168,4 @@ def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, sam
         outcome=batch.outcome,
         reply_lengths=batch.reply_lengths,
     )
-    draft.metrics.update(account(batch, advantages.turns, sampled))
+    draft.metrics.update(account(batch, advantages.turns, trajectory_count))

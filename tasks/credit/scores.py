@@ -55,7 +55,7 @@ def reference(
         parameters.temperature,
         parameters.micro_batch_tokens,
     )
-    return _written(Scores(trajectories.token_rows(log_p.values), np.zeros(len(trajectories))))
+    return _save_scores(Scores(trajectories.token_rows(log_p.values), np.zeros(len(trajectories))))
 
 
 class RescoreParameters(Section):
@@ -101,7 +101,7 @@ def rescore(
         assert tokenizer is not None, "what is shown in hindsight is spelled with the tokenizer"
         compute = _answer_scores if parameters.need == "answer_scores" else _hindsight_gains
         rescored = compute(parameters, policy, rollout, tokenizer)
-    return _written(Scores(rescored, np.zeros(len(rescored))))
+    return _save_scores(Scores(rescored, np.zeros(len(rescored))))
 
 
 def _score_norms(parameters: RescoreParameters, policy: Reference, rollout: Reference) -> Ragged:
@@ -110,8 +110,8 @@ def _score_norms(parameters: RescoreParameters, policy: Reference, rollout: Refe
     halved = MODELS.log_probabilities(
         policy, parameters.learner, sequences, parameters.temperature / 2, parameters.micro_batch_tokens
     )
-    sampled = sequences.log_probabilities[sequences.mask]
-    return trajectories.reply_rows(score_norms(sampled, halved.values[sequences.mask]))
+    log_probabilities = sequences.log_probabilities[sequences.mask]
+    return trajectories.reply_rows(score_norms(log_probabilities, halved.values[sequences.mask]))
 
 
 def _answer_scores(
@@ -192,10 +192,10 @@ def values(
         ends = judge.bootstrap(sequences, parameters.micro_batch_tokens)
     scores = Scores(trajectories.reply_rows(token_values.values), np.zeros(len(trajectories)))
     scores.at_end[owners] = ends  # of several segments, the last one's
-    return _written(scores)
+    return _save_scores(scores)
 
 
-def _written(scores: Scores) -> Reference:
+def _save_scores(scores: Scores) -> Reference:
     with default_store().write("scores") as draft:
         write_scores(draft.folder, scores)
     return draft.reference

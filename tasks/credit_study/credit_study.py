@@ -72,11 +72,11 @@ def credit_study(
     trajectories = read_arrays(default_store().folder(episodes))
     study, left_out = study_replays(
         trajectories,
-        [read_arrays(default_store().folder(of_task)) for of_task in replays],
+        [read_arrays(default_store().folder(task_replays)) for task_replays in replays],
         read_score_vectors(score_vectors, trajectories),
         parameters.rewards,
         values=None if values is None else read_scores(values),
-        rescored={name: read_scores(made).per_token for name, made in (rescored or {}).items()},
+        rescored={name: read_scores(scores).per_token for name, scores in (rescored or {}).items()},
         greedy=None if greedy is None else read_arrays(opened(greedy)),
         turn_limit=parameters.turn_limit,
         seed=parameters.seed,

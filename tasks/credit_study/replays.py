@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_rollout
 from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import episode_seed
@@ -43,9 +43,9 @@ def study_episodes(
     label: str = "credit study",
 ) -> Reference:
     """Sample a group of episodes of each task, as in training."""
-    recorded = recorded_by(parameters)
+    metric_names = recorded_by(parameters)
     tasks = tasks_of(task_set, "validation")[: parameters.tasks]
-    played = play_episodes(
+    rollout = play_episodes(
         parameters,
         parameters.compute,
         independent(tasks, parameters.replicas, parameters.seed),
@@ -56,9 +56,9 @@ def study_episodes(
         what="sampling",
     )
     with default_store().write("rollout") as draft:
-        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
-        draft.metrics["lost_episodes"] = len(played.lost)
-    default_store().record_clock(draft.reference, played.seconds)
+        draft.metrics.update(episode_means(save_rollout(draft, rollout), len(rollout.lost), metric_names))
+        draft.metrics["lost_episodes"] = len(rollout.lost)
+    default_store().record_clock(draft.reference, rollout.seconds)
     return draft.reference
 
 
@@ -89,17 +89,17 @@ def replays(
 
     `group` of a continuation is the number of its state among those of all episodes, see `states`.
     """
-    of_all = enumerate(states(read_trajectories(default_store().folder(episodes)), parameters.seed))
-    of_states = [(number, point) for number, point in of_all if point.trajectory.group == parameters.group]
+    numbered_states = enumerate(states(read_trajectories(default_store().folder(episodes)), parameters.seed))
+    task_states = [(number, point) for number, point in numbered_states if point.trajectory.group == parameters.group]
 
     def make(rules: EpisodeConfig) -> list[Continuation]:
         return [
             Continuation(rules, point, number, replica)
-            for number, point in of_states
+            for number, point in task_states
             for replica in range(parameters.replays)
         ]
 
-    played = play_episodes(
+    rollout = play_episodes(
         parameters,
         parameters.compute,
         make,
@@ -111,18 +111,18 @@ def replays(
         most_at_once=MOST_EPISODES_AT_ONCE,
     )
     with default_store().write("replays") as draft:
-        save_played(draft, played)
-        draft.metrics.update(states=len(of_states), continuations=len(played.trajectories), lost=len(played.lost))
-        draft.metrics["sampled_tokens"] = played.seconds["sampled_tokens"]
-    default_store().record_clock(draft.reference, played.seconds)
+        save_rollout(draft, rollout)
+        draft.metrics.update(states=len(task_states), continuations=len(rollout.trajectories), lost=len(rollout.lost))
+        draft.metrics["sampled_tokens"] = rollout.seconds["sampled_tokens"]
+    default_store().record_clock(draft.reference, rollout.seconds)
     return draft.reference
 
 
 def states(trajectories: Sequence[Trajectory], seed: int) -> list[Point]:
     """The states before all turns of all trajectories, in order; `seed` is that of the episodes."""
-    of_worlds = worlds_seed(seed)
+    noise_seed = worlds_seed(seed)
     return [
         point
         for trajectory in trajectories
-        for point in points(trajectory, episode_seed(of_worlds, trajectory.group, trajectory.replica))
+        for point in points(trajectory, episode_seed(noise_seed, trajectory.group, trajectory.replica))
     ]

@@ -40,13 +40,13 @@ def score_vectors(
     parameters: VectorsParameters, *, policy: Reference, episodes: Reference, label: str = "credit study"
 ) -> Reference:
     """Compute the sketched score vector of every turn of one task's episodes, in order."""
-    from turnwise.policy.score_vectors import score_vectors as of_policy
+    from turnwise.policy.score_vectors import score_vectors as compute_score_vectors
 
     trajectories = read_arrays(default_store().folder(episodes))
-    of_task = trajectories.select(np.flatnonzero(trajectories.group == parameters.group))
-    sequences, _ = of_task.segments(every_reply=True)
+    task_trajectories = trajectories.select(np.flatnonzero(trajectories.group == parameters.group))
+    sequences, _ = task_trajectories.segments(every_reply=True)
     with MODELS.whole_policy(policy) as folder:
-        vectors = of_policy(
+        vectors = compute_score_vectors(
             folder,
             sequences,
             temperature=parameters.temperature,
@@ -69,6 +69,6 @@ def read_score_vectors(references: Sequence[Reference], trajectories: Trajectory
     """
     group_of_turn = np.repeat(trajectories.group, np.diff(trajectories.offsets))
     order = np.argsort(group_of_turn, kind="stable")
-    made = [load_file(default_store().folder(each) / VECTORS_FILE)["score_vectors"] for each in references]
-    vectors: NDArray[np.float32] = np.concatenate(made)[np.argsort(order)]
+    task_vectors = [load_file(default_store().folder(each) / VECTORS_FILE)["score_vectors"] for each in references]
+    vectors: NDArray[np.float32] = np.concatenate(task_vectors)[np.argsort(order)]
     return vectors

@@ -57,17 +57,17 @@ def health(
     batch was not probed; `previous` the record of the iteration before. Metrics are those of `record_health`.
     """
     trajectories = trajectories_of(rollout)
-    of_stages = _measured_by_stages(credit, policy, probe)
-    measured = measure_iteration(parameters, trajectories, frame_of(tokenizer).end_tokens, of_stages)
+    stage_metrics = _read_stage_metrics(credit, policy, probe)
+    measurements = measure_iteration(parameters, trajectories, frame_of(tokenizer).end_tokens, stage_metrics)
     before = None if previous is None else read_health(previous)
-    record, metrics = record_health(parameters, before, measured, from_first_turn(trajectories, parameters.prompts))
+    record, metrics = record_health(parameters, before, measurements, from_first_turn(trajectories, parameters.prompts))
     with default_store().write("health") as draft:
         record.write(draft.folder)
         draft.metrics.update(metrics)
     return draft.reference
 
 
-def _measured_by_stages(credit: Reference, policy: Reference | None, probe: Reference | None) -> Values:
+def _read_stage_metrics(credit: Reference, policy: Reference | None, probe: Reference | None) -> Values:
     """The monitors that other stages have measured."""
     credited = default_store().metrics(credit)
     values = {"no_signal": float(credited["zero_variance_groups"] == credited["groups"])}
@@ -121,13 +121,13 @@ def probe(
 
     `policy` is the behaviour policy of the rollout.
     """
-    loaded, temperature, tokens = parameters.learner, parameters.temperature, parameters.micro_batch_tokens
+    learner, temperature, tokens = parameters.learner, parameters.temperature, parameters.micro_batch_tokens
 
     def by_warm_start(sequences: SequenceBatch) -> Ragged:
-        return MODELS.reference_log_probabilities(warm_start, loaded, policy, sequences, temperature, tokens)
+        return MODELS.reference_log_probabilities(warm_start, learner, policy, sequences, temperature, tokens)
 
     def by_policy(sequences: Sequences) -> Ragged:
-        return MODELS.log_probabilities(policy, loaded, sequences, temperature, tokens)
+        return MODELS.log_probabilities(policy, learner, sequences, temperature, tokens)
 
     with default_store().write("probe") as draft:
         decode = frame_of(tokenizer).decode

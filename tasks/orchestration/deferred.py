@@ -69,14 +69,14 @@ class _Deferred:
         self.fn, self._make = function, make
 
     @functools.cached_property
-    def _made(self) -> Any:
+    def _prefect_object(self) -> Any:
         return self._make(self.fn)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._made(*args, **kwargs)
+        return self._prefect_object(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._made, name)
+        return getattr(self._prefect_object, name)
 
 
 class _DeferredFlow(_Deferred):

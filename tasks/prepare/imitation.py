@@ -42,19 +42,19 @@ def conversations(parameters: ConversationParameters, *, label: str = "preparati
     Raises ConfigurationError, with the line and the field where a conversation is not valid.
     """
     path = Path(parameters.file.place)
-    read = read_conversations(path)
+    parsed_conversations = read_conversations(path)
     if cached_sha256(path) != parameters.file.content:
         raise ConfigurationError(
             f"data.conversations must not change while it is read; {path} has: run again", "TW-changed-file"
         )
     with default_store().write("conversations") as draft:
-        write_conversations(draft.folder, read)
-        draft.metrics["conversations"] = len(read)
-        draft.metrics["replies"] = sum(len(conversation.exchanges) for conversation in read)
+        write_conversations(draft.folder, parsed_conversations)
+        draft.metrics["conversations"] = len(parsed_conversations)
+        draft.metrics["replies"] = sum(len(conversation.exchanges) for conversation in parsed_conversations)
     return draft.reference
 
 
-def kept_conversations(reference: Reference) -> list[Conversation]:
+def load_conversations(reference: Reference) -> list[Conversation]:
     """The conversations that an artifact holds."""
     return read_saved_conversations(default_store().folder(reference))
 
@@ -62,7 +62,7 @@ def kept_conversations(reference: Reference) -> list[Conversation]:
 def texts_to_imitate(demonstrations: Reference) -> list[str]:
     """All texts of the demonstrations or conversations, to train a tokenizer on."""
     if demonstrations.kind == "conversations":
-        return conversation_texts(kept_conversations(demonstrations))
+        return conversation_texts(load_conversations(demonstrations))
     return demonstration_texts(read_trajectories(default_store().folder(demonstrations)))
 
 
@@ -70,5 +70,5 @@ def sequences_to_imitate(parameters: PlayParameters, tokenizer: Reference, demon
     """The demonstrations or conversations as token sequences: see `turnwise.agent.imitation`."""
     folder = default_store().folder(tokenizer)
     if demonstrations.kind == "conversations":
-        return conversation_sequences(parameters, folder, kept_conversations(demonstrations))
+        return conversation_sequences(parameters, folder, load_conversations(demonstrations))
     return demonstration_sequences(parameters, folder, read_trajectories(default_store().folder(demonstrations)))

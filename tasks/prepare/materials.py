@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import format_code, playing_code, playing_reads, save_played, world_code
+from tasks.playing import format_code, playing_code, playing_reads, save_rollout, world_code
 from tasks.prepare.imitation import texts_to_imitate
 from turnwise.agent.formats import format_class
 from turnwise.agent.playing import PlayParameters, play_noisy_oracle, recorded_by
@@ -75,12 +75,12 @@ def demonstrations(
     parameters: DemonstrationParameters, *, task_set: Reference, label: str = "preparation"
 ) -> Reference:
     """Play train tasks with a noisy oracle: see `turnwise.agent.playing.play_noisy_oracle`."""
-    recorded = recorded_by(parameters)
+    metric_names = recorded_by(parameters)
     tasks = tasks_of(task_set, "train")
-    played = play_noisy_oracle(parameters, tasks, parameters.count, noise=parameters.noise, seed=parameters.seed)
+    rollout = play_noisy_oracle(parameters, tasks, parameters.count, noise=parameters.noise, seed=parameters.seed)
     with default_store().write("demonstrations") as draft:
-        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
-    default_store().record_clock(draft.reference, played.seconds)
+        draft.metrics.update(episode_means(save_rollout(draft, rollout), len(rollout.lost), metric_names))
+    default_store().record_clock(draft.reference, rollout.seconds)
     return draft.reference
 
 
@@ -125,9 +125,9 @@ def tokenizer(
                 folder = pretrained_folder(parameters.pretrained)
             elif converted is not None:
                 folder = default_store().folder(converted, TOKENIZER_FILES)
-            taken = load_tokenizer(folder)
-            set_switches(taken, parameters.chat_template_kwargs)
-            save_tokenizer(taken, draft.folder)
+            source_tokenizer = load_tokenizer(folder)
+            set_switches(source_tokenizer, parameters.chat_template_kwargs)
+            save_tokenizer(source_tokenizer, draft.folder)
             if (folder / GENERATION_FILE).is_file():  # it names end tokens: see `load_frame`
                 shutil.copyfile(folder / GENERATION_FILE, draft.folder / GENERATION_FILE)
             if parameters.pretrained is not None:
@@ -170,13 +170,13 @@ def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference, label:
     with default_store().write("policy") as draft:
         if parameters.scratch is not None:
             section = parameters.scratch
-            loaded = load_tokenizer(default_store().folder(tokenizer))
+            loaded_tokenizer = load_tokenizer(default_store().folder(tokenizer))
             count = create_policy(
                 draft.folder,
-                vocabulary_size=len(loaded),
+                vocabulary_size=len(loaded_tokenizer),
                 context_length=parameters.context_tokens,
-                end_token=ChatFrame(loaded).end_token,
-                pad_token=loaded.pad_token_id,
+                end_token=ChatFrame(loaded_tokenizer).end_token,
+                pad_token=loaded_tokenizer.pad_token_id,
                 seed=section.seed,
                 hidden=section.hidden,
                 layers=section.layers,

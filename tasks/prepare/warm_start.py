@@ -67,7 +67,7 @@ def warm_start(
 
         def greedy_success(step: int) -> float:
             learner.save(draft.folder)
-            played = play_episodes(
+            rollout = play_episodes(
                 parameters,
                 parameters.compute,
                 independent(tasks_of(task_set, "validation"), 1, parameters.warm_start.seed),
@@ -79,7 +79,7 @@ def warm_start(
                 what="warm start: validation",
             )
             metric = the_world(parameters.world).primary_metric
-            return sum(episode_value(each, metric) for each in played.trajectories) / len(played.trajectories)
+            return sum(episode_value(each, metric) for each in rollout.trajectories) / len(rollout.trajectories)
 
         curve = train_until_success(learner, sequences, parameters.warm_start, greedy_success)
         # Its moments are those of another loss; and the policy would be three times as large.

@@ -34,12 +34,12 @@ def report(
 
     Lists have one entry per run; `iterations` has per run and iteration its artifacts by name.
     """
-    compared = Compared(parameters, baselines, warm_start, starts, iterations, tests)
-    alarms = [[read_health(artifacts["health"]).alarm for artifacts in of_run] for of_run in iterations]
-    data = compared.report(alarms, Spelling(default_store().folder(tokenizer)), opened)
+    comparison = Compared(parameters, baselines, warm_start, starts, iterations, tests)
+    alarms = [[read_health(artifacts["health"]).alarm for artifacts in run_iterations] for run_iterations in iterations]
+    data = comparison.report(alarms, Spelling(default_store().folder(tokenizer)), opened)
     with default_store().write("report") as draft:
         (draft.folder / DATA_FILE).write_text(data.to_json(), encoding="utf-8")
-        primary = compared.world.primary_column.heading
+        primary = comparison.world.primary_column.heading
         for row in data.rows:
             if (cell := row.cells[primary]) is not None:
                 draft.metrics[f"{row.name}/{primary}"] = cell.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_rollout
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
 from turnwise.agent.playing import PlayParameters, play_with_script, recorded_by, the_world
@@ -63,13 +63,13 @@ def evaluate(
     """
     tasks = tasks_of(task_set, parameters.split)
     # Before playing: if the world were unreachable afterwards, all episodes were wasted.
-    world, recorded = the_world(parameters.world), recorded_by(parameters)
+    world, metric_names = the_world(parameters.world), recorded_by(parameters)
     clock: dict[str, float] = {}
     with default_store().write("evaluation") as draft:
         for mode, replicas, temperature in ((GREEDY, 1, 0.0), (SAMPLED, parameters.samples, parameters.temperature)):
             # Of neither variant, run nor iteration: all policies meet the same worlds, so differences are paired.
             seed = seeding.derive(parameters.seed, "evaluation", mode)
-            played = play_episodes(
+            rollout = play_episodes(
                 parameters,
                 parameters.compute,
                 independent(tasks, replicas, seed),
@@ -80,8 +80,8 @@ def evaluate(
                 what=f"evaluation: {mode}",
                 horizon=parameters.horizon,
             )
-            _record(draft, mode, played, world, recorded)
-            for name, seconds in played.seconds.items():
+            _record(draft, mode, rollout, world, metric_names)
+            for name, seconds in rollout.seconds.items():
                 clock[name] = clock.get(name, 0.0) + seconds
     default_store().record_clock(draft.reference, clock)
     return draft.reference
@@ -106,17 +106,17 @@ class BaselineParameters(PlayParameters):
 def baseline(parameters: BaselineParameters, *, task_set: Reference, label: str = "baseline") -> Reference:
     """Play `samples` episodes per task with a scripted baseline policy, saved in the folder `sampled`."""
     tasks = tasks_of(task_set, parameters.split)
-    world, recorded = the_world(parameters.world), recorded_by(parameters)
-    played = play_with_script(
+    world, metric_names = the_world(parameters.world), recorded_by(parameters)
+    rollout = play_with_script(
         parameters, tasks, parameters.samples, lambda episode, turn: parameters.baseline, parameters.seed
     )
     with default_store().write("evaluation") as draft:
-        _record(draft, SAMPLED, played, world, recorded)
-    default_store().record_clock(draft.reference, played.seconds)
+        _record(draft, SAMPLED, rollout, world, metric_names)
+    default_store().record_clock(draft.reference, rollout.seconds)
     return draft.reference
 
 
-def _record(draft: Draft, mode: str, played: RolloutResult, world: World, recorded: frozenset[str]) -> None:
-    trajectories = save_played(draft, played, mode)
-    metrics = evaluation_metrics(trajectories, len(played.lost), world.primary_metric, recorded)
+def _record(draft: Draft, mode: str, rollout: RolloutResult, world: World, metric_names: frozenset[str]) -> None:
+    trajectories = save_rollout(draft, rollout, mode)
+    metrics = evaluation_metrics(trajectories, len(rollout.lost), world.primary_metric, metric_names)
     draft.metrics.update({f"{mode}/{name}": value for name, value in metrics.items()})

@@ -12,7 +12,7 @@ from functools import partial
 
 from tasks.caching import depends_on
 from tasks.orchestration.deferred import task
-from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_played
+from tasks.playing import SAMPLING, playing_code, playing_reads, sampled_policy, save_rollout
 from tasks.restoring import opened
 from turnwise import seeding
 from turnwise.agent.branching_rollout import Scheme, play_groups, rollout_metrics
@@ -79,7 +79,7 @@ def rollout(
     seed = seeding.derive(
         parameters.seed, "rollout", parameters.iteration, *([parameters.round] * (parameters.round > 0))
     )
-    recorded = recorded_by(parameters)
+    metric_names = recorded_by(parameters)
     play = partial(
         play_episodes,
         parameters,
@@ -89,12 +89,12 @@ def rollout(
         temperature=parameters.temperature,
         horizon=parameters.horizon,
     )
-    played = play_groups(play, parameters.scheme, tasks, parameters.group_size, parameters.branches, seed)
+    rollout_result = play_groups(play, parameters.scheme, tasks, parameters.group_size, parameters.branches, seed)
     with default_store().write("rollout") as draft:
-        save_played(draft, played)
-        draft.metrics.update(rollout_metrics(played, parameters.scheme, parameters.prompts, recorded))
-        draft.metrics["lost_episodes"] = len(played.lost)
-    default_store().record_clock(draft.reference, played.seconds)
+        save_rollout(draft, rollout_result)
+        draft.metrics.update(rollout_metrics(rollout_result, parameters.scheme, parameters.prompts, metric_names))
+        draft.metrics["lost_episodes"] = len(rollout_result.lost)
+    default_store().record_clock(draft.reference, rollout_result.seconds)
     return draft.reference
 
 
@@ -117,10 +117,10 @@ def gather(parameters: GatherParameters, *, rollouts: list[Reference], label: st
         trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in trajectories_of_round]
     with default_store().write("rollout") as draft:
         write_trajectories(draft.folder, trajectories)
-        of_rounds = [default_store().metrics(round) for round in rollouts]
-        lost = sum(int(metrics["lost_episodes"]) for metrics in of_rounds)
-        recorded = {name for round in of_rounds for name in round if name.startswith(RECORDED)}
-        draft.metrics.update(episode_means(trajectories, lost, recorded), lost_episodes=lost)
+        round_metrics = [default_store().metrics(round) for round in rollouts]
+        lost_episodes = sum(int(metrics["lost_episodes"]) for metrics in round_metrics)
+        metric_names = {name for round in round_metrics for name in round if name.startswith(RECORDED)}
+        draft.metrics.update(episode_means(trajectories, lost_episodes, metric_names), lost_episodes=lost_episodes)
         draft.metrics["rounds"] = len(rollouts)
     # `seconds` is left to this stage's own: the rounds' are counted where they were sampled.
     clocks = [default_store().clock(reference) for reference in rollouts]

@@ -85,16 +85,16 @@ def learn_values(
         with default_store().write(critic.kind) as draft:
             draft.begin_with(opened(critic))
         return draft.reference
-    shown = None
+    privileged_sequences = None
     if parameters.play is not None:
         sequences, owners = critic_sequences(parameters.play, rollout, tokenizer)
-        shown = sequences.select(np.searchsorted(owners, credited.trajectories))
-    batch = value_batch(read_arrays(opened(rollout)), credited, read_scores(values).per_token, shown)
+        privileged_sequences = sequences.select(np.searchsorted(owners, credited.trajectories))
+    batch = value_batch(read_arrays(opened(rollout)), credited, read_scores(values).per_token, privileged_sequences)
     began = time.perf_counter()
     learn = _learn_on_the_policys_trunk if parameters.learner.with_critic else _learn_on_its_own_trunk
-    learned = learn(parameters, critic, batch)
-    default_store().record_clock(learned, {"update_seconds": time.perf_counter() - began})
-    return learned
+    trained_critic = learn(parameters, critic, batch)
+    default_store().record_clock(trained_critic, {"update_seconds": time.perf_counter() - began})
+    return trained_critic
 
 
 def _learn_on_its_own_trunk(parameters: CriticParameters, critic: Reference, batch: ValueBatch) -> Reference:

@@ -61,20 +61,20 @@ def fine_tune(
     and the batch is not all demonstrations, nothing is learned and the result is `policy`, which sampled the rollout.
     """
     advantages = read_advantages(default_store().folder(credit))
-    kept = selected_trajectories(advantages)
-    if not kept and parameters.evolution.demonstration_share < 1:
+    rows = selected_trajectories(advantages)
+    if not rows and parameters.evolution.demonstration_share < 1:
         logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)
         return same_policy(policy, parameters.learner)
-    own, _ = read_arrays(opened(rollout)).select(kept).segments()
-    shown = None
+    own, _ = read_arrays(opened(rollout)).select(rows).segments()
+    demonstration_sequences = None
     if parameters.evolution.demonstration_share:
-        shown = sequences_to_imitate(parameters, tokenizer, demonstrations)
+        demonstration_sequences = sequences_to_imitate(parameters, tokenizer, demonstrations)
     learner = MODELS.take_learner(start, parameters.learner)
     with default_store().write("policy") as draft:
         metrics = imitate(
             learner,
             own,
-            shown,
+            demonstration_sequences,
             parameters.evolution,
             seed=parameters.seed,
             iteration=parameters.iteration,

@@ -48,7 +48,7 @@ class FirstSteps:
         name for each in parameters.updates.values() for name in asking_code(each.play, each.teacher)
     ],
     reads=lambda parameters: {
-        name: read for name, each in parameters.updates.items() if (read := hindsight_reads(each.play))
+        name: inputs for name, each in parameters.updates.items() if (inputs := hindsight_reads(each.play))
     },
 )
 def first_steps(
@@ -73,19 +73,19 @@ def first_steps(
     folder = opened(policy, EVERYTHING if parameters.taken else MODEL_FILES)
     gradients: dict[str, Gradient] = {}
     metrics: dict[str, dict[str, float] | None] = dict.fromkeys(parameters.updates)
-    for name, wanted in parameters.updates.items():
-        of_loss, of_critic = (references or {}).get(name), (values or {}).get(name)
-        settings, batch, teacher = batch_of(wanted, policy, rollout, credits[name], of_loss, of_critic, tokenizer)
+    for name, update in parameters.updates.items():
+        reference, critic_values = (references or {}).get(name), (values or {}).get(name)
+        settings, batch, teacher = batch_of(update, policy, rollout, credits[name], reference, critic_values, tokenizer)
         if batch is None:
             continue
-        learner = load_learner(folder, wanted.learner, base=MODELS.base_of(folder), kind=FirstStepLearner)
+        learner = load_learner(folder, update.learner, base=MODELS.base_of(folder), kind=FirstStepLearner)
         assert isinstance(learner, FirstStepLearner)
         older = None
         if sampler is not None:
-            older = MODELS.frozen_policy(sampler, wanted.learner.compute.changed(compiled=False, learner_processes=1))
+            older = MODELS.frozen_policy(sampler, update.learner.compute.changed(compiled=False, learner_processes=1))
         gradients[name], metrics[name] = learner.first_step(batch, settings, older, teacher, taken=parameters.taken)
     first, *others = parameters.updates
-    compared = FirstSteps(
+    comparison = FirstSteps(
         metrics,
         {
             name: cosine(gradients[first], gradients[name]) if {first, name} <= gradients.keys() else None
@@ -93,7 +93,7 @@ def first_steps(
         },
     )
     with default_store().write("first_steps") as draft:
-        (draft.folder / FIRST_STEPS_FILE).write_text(json.dumps(asdict(compared), indent=1), encoding="utf-8")
+        (draft.folder / FIRST_STEPS_FILE).write_text(json.dumps(asdict(comparison), indent=1), encoding="utf-8")
     return draft.reference
 
 

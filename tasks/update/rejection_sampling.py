@@ -43,12 +43,12 @@ def keep(parameters: KeepParameters, *, rollout: Reference, label: str = "keep")
     """
     trajectories, arrays = trajectories_of(rollout), read_arrays(opened(rollout))
     world = make_world(parameters.world.name, parameters.world.parameters)
-    chosen = frozenset(successes(trajectories, world.primary_metric, parameters.threshold))
+    success_rows = frozenset(successes(trajectories, world.primary_metric, parameters.threshold))
     with_replies = trainable(arrays, None, grouped=False)
     batch = CreditBatch.of(arrays.select(with_replies), parameters.rewards)
-    selected = np.array([index in chosen for index in with_replies], dtype=np.float64)
+    selected = np.array([index in success_rows for index in with_replies], dtype=np.float64)
     advantages = Advantages(np.array(with_replies, dtype=np.int64), batch.on_every_turn(selected))
     with default_store().write("credit") as draft:
-        save_credit(draft, batch, advantages, sampled=len(trajectories))
-        draft.metrics["kept"] = len(chosen)
+        save_credit(draft, batch, advantages, trajectory_count=len(trajectories))
+        draft.metrics["kept"] = len(success_rows)
     return draft.reference

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, models
 
-from tasks.playing import save_played
+from tasks.playing import save_rollout
 from tasks.prepare.materials import task_set
 from turnwise.agent.playing import play_with_script
 from turnwise.config.schema import BESIDE_RESULTS
@@ -121,7 +121,7 @@ def played(
         int(generator(4, name).integers(1000)),
     )
     with default_store().write("evaluation") as draft:
-        save_played(draft, found, SAMPLED)
+        save_rollout(draft, found, SAMPLED)
     return draft.reference
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.prepare.imitation import ConversationParameters, conversations, kept_conversations
+from tasks.prepare.imitation import ConversationParameters, conversations, load_conversations
 from turnwise.data.conversations import Conversation, ConversationExchange
 from turnwise.errors import ConfigurationError
 from turnwise.store import default_store
@@ -43,7 +43,7 @@ def written(folder: Path, *rows: list[dict[str, Any]]) -> Path:
 def test_what_was_read_is_kept_and_counted(file: Path) -> None:
     reference = conversations.fn(ConversationParameters(file=outside_file(file)))
     first = ConversationExchange("Where?", "Left\u2028there"), ConversationExchange("You fell.", "Right", True)
-    assert kept_conversations(reference) == [
+    assert load_conversations(reference) == [
         Conversation("Be brief.", first),
         Conversation(None, (ConversationExchange("Where?", "Right"),)),
     ]

@@ -21,10 +21,10 @@ def episodes(reward: float) -> list[Trajectory]:
 
 def test_a_rollout_is_read_once_and_as_its_files_say() -> None:
     rollout, other = saved(episodes(1.0)), saved(episodes(0.5))
-    reads = restoring._read.cache_info().misses
+    reads = restoring._load_trajectories.cache_info().misses
     first = trajectories_of(rollout)
     assert trajectories_of(rollout) is first
-    assert restoring._read.cache_info().misses == reads + 1
+    assert restoring._load_trajectories.cache_info().misses == reads + 1
     assert list(first) == read_trajectories(default_store().folder(rollout)) == episodes(1.0)
     assert list(trajectories_of(other)) == episodes(0.5)
 

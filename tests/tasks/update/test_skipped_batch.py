@@ -22,7 +22,7 @@ def updated(small: Small, of_tokens: list[list[float]] | None, of_turns: list[li
     tokens = None if of_tokens is None else Ragged.of(of_tokens)
     turns = Ragged.of(of_turns) if tokens is None else turn_means(batch, tokens)
     with default_store().write("credit") as draft:
-        save_credit(draft, batch, Advantages(np.arange(2), turns, tokens), sampled=2)
+        save_credit(draft, batch, Advantages(np.arange(2), turns, tokens), trajectory_count=2)
     chosen = tiny(**{"optimization.maximum_mismatch": 100.0})
     parameters = UpdateParameters.of(chosen.optimization, chosen.compute, chosen.rollout.temperature, 1, 1)
     done: Reference = update.fn(parameters, policy=small.policy, rollout=saved(TRAJECTORIES), credit=draft.reference)
