@@ -86,10 +86,10 @@ def _lines_of(
             line = before.get((name, setting, baseline))
             if line is None or line.code != code:
                 with showing_progress():
-                    measured = score(world, baseline, count, SEED)
-                line = BaselineRow(name, world.version, setting, code, _uniform(world), measured)
-                said = f"success {with_bounds(line.score.success, 3)}, {line.score.episodes} episodes"
-                console.print(f"{name} {setting or DEFAULT} {baseline}: {said}")
+                    baseline_score = score(world, baseline, count, SEED)
+                line = BaselineRow(name, world.version, setting, code, _uniform(world), baseline_score)
+                summary = f"success {with_bounds(line.score.success, 3)}, {line.score.episodes} episodes"
+                console.print(f"{name} {setting or DEFAULT} {baseline}: {summary}")
             lines.append(line)
     return lines
 
@@ -127,8 +127,8 @@ class KnownFigure:
 
 def page(lines: Sequence[BaselineRow], known: Sequence[KnownFigure]) -> str:
     """The whole page as Markdown."""
-    recorded = {line.key: line.score.success for line in lines}
-    published = [(figure, recorded.get((figure.world, figure.setting, figure.baseline))) for figure in known]
+    successes = {line.key: line.score.success for line in lines}
+    published = [(figure, successes.get((figure.world, figure.setting, figure.baseline))) for figure in known]
     return render(
         "lab",
         "baselines.md.jinja",

@@ -90,11 +90,11 @@ def all_runs(experiment: Experiment) -> list[Run]:
 
 def as_monitored(run: Run) -> MonitoredRun:
     """A run's monitors, over all iterations."""
-    recorded = [default_store().metrics(iteration.health) for iteration in run.iterations]
+    health_metrics = [default_store().metrics(iteration.health) for iteration in run.iterations]
     prefix = "monitor/"
     monitors = [
         {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
-        for metrics in recorded
+        for metrics in health_metrics
     ]
     return MonitoredRun(run.experiment.world.name, run.variant, run.seed, monitors)
 

@@ -144,8 +144,8 @@ def _make_study(experiment: Experiment, stage: str, tasks: int, replays: int, cr
     ready_to_run(experiment, Console())
     from flows.credit_study import study_credit  # imports Prefect, which reads at import what it may log
 
-    made = run_flow(study_credit, experiment, policy, tasks, replays, critic_rollouts=critic_rollouts)
-    return StudyRecord(study=made.study, about=dict(made.about))
+    study_run = run_flow(study_credit, experiment, policy, tasks, replays, critic_rollouts=critic_rollouts)
+    return StudyRecord(study=study_run.study, about=dict(study_run.about))
 
 
 def draw_page(plan: Benchmark, folder: Path) -> None:
@@ -173,7 +173,7 @@ def cells_of(records: Mapping[str, StudyRecord], measure: str) -> Cells:
     for name, record in records.items():
         for rule in record.study.figures[1:]:
             cells.setdefault(rule.title, {})[name] = MEASURES[measure](rule)
-    means = {rule: over_worlds(of_rule, worlds_of(records)) for rule, of_rule in cells.items()}
+    means = {rule: over_worlds(rule_cells, worlds_of(records)) for rule, rule_cells in cells.items()}
     return dict(sorted(cells.items(), key=lambda item: 2.0 if (mean := means[item[0]]) is None else -mean.value))
 
 
@@ -182,7 +182,7 @@ def worlds_of(records: Mapping[str, StudyRecord]) -> dict[str, str]:
     return {name: record.about["world"] for name, record in records.items()}
 
 
-def over_worlds(of_rule: Mapping[str, Interval | None], worlds: Mapping[str, str]) -> Interval | None:
+def over_worlds(rule_cells: Mapping[str, Interval | None], worlds: Mapping[str, str]) -> Interval | None:
     """The mean of a rule's measure over worlds, of each the mean over its studies that have a value.
 
     `worlds` names the world of each study. Studies are fixed, and their tasks vary. Those of a world share its tasks,
@@ -192,11 +192,11 @@ def over_worlds(of_rule: Mapping[str, Interval | None], worlds: Mapping[str, str
 
     None where no study has a value, and no bounds where one of them has none.
     """
-    measured = {name: each for name, each in of_rule.items() if each is not None}
-    if not measured:
+    intervals = {name: each for name, each in rule_cells.items() if each is not None}
+    if not intervals:
         return None
     by_world: dict[str, list[Interval]] = {}
-    for name, each in measured.items():
+    for name, each in intervals.items():
         by_world.setdefault(worlds[name], []).append(each)
     mean = math.fsum(fmean(each.value for each in studies) for studies in by_world.values()) / len(by_world)
     low = high = None
@@ -204,17 +204,17 @@ def over_worlds(of_rule: Mapping[str, Interval | None], worlds: Mapping[str, str
         [(x.value - x.low, x.high - x.value) for x in studies if x.low is not None and x.high is not None]
         for studies in by_world.values()
     ]
-    if sum(map(len, bounded)) == len(measured):
+    if sum(map(len, bounded)) == len(intervals):
         below, above = ([fmean(pair[side] for pair in pairs) for pairs in bounded] for side in (0, 1))
         low, high = mean - math.hypot(*below) / len(by_world), mean + math.hypot(*above) / len(by_world)
-    return Interval(mean, low, high, "tasks", sum(each.count for each in measured.values()))
+    return Interval(mean, low, high, "tasks", sum(each.count for each in intervals.values()))
 
 
 def heat_map(cells: Mapping[str, Cells]) -> Figure:
     """Rules by studies, a panel for each measure below the other: the nearer to the truth, the darker."""
     measures = ("rank correlation", "right signs", "cosine")
     rules = list(cells[measures[0]])
-    studies = list(dict.fromkeys(name for of_rule in cells[measures[0]].values() for name in of_rule))
+    studies = list(dict.fromkeys(name for rule_cells in cells[measures[0]].values() for name in rule_cells))
 
     def draw(legend: bool) -> Drawing:
         drawing = Drawing(
@@ -289,9 +289,9 @@ def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str
                 rule,
                 len({worlds[name] for name, each in cells["rank correlation"][rule].items() if each is not None}),
                 sum(each is not None for each in cells["rank correlation"][rule].values()),
-                *(with_bounds(each, 2) for each in of_measures.values()),
+                *(with_bounds(each, 2) for each in rule_means.values()),
             )
-            for rule, of_measures in everywhere.items()
+            for rule, rule_means in everywhere.items()
         ],
         measures=list(MEASURES),
         tables={
@@ -300,9 +300,9 @@ def page(plan: Benchmark, records: Mapping[str, StudyRecord], cells: Mapping[str
                 [
                     (
                         rule,
-                        *(with_bounds(of_rule.get(name), 2) for name in records),
+                        *(with_bounds(rule_cells.get(name), 2) for name in records),
                     )
-                    for rule, of_rule in cells[measure].items()
+                    for rule, rule_cells in cells[measure].items()
                 ],
             )
             for measure in MEASURES

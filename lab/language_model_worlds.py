@@ -58,18 +58,18 @@ def gains(results: Path) -> dict[str, Gain]:
 
 
 def _gain(folder: Path) -> Gain:
-    rows = [row for row in _read(folder / "table.csv") if row["column"].startswith("greedy ")]
+    rows = [row for row in _read_rows(folder / "table.csv") if row["column"].startswith("greedy ")]
     (before,) = (row for row in rows if row["kind"] == "warm start")
     (after,) = (row for row in rows if row["row"] == VARIANT)
     (verdict,) = (
         row
-        for row in _read(folder / "verdicts.csv")
+        for row in _read_rows(folder / "verdicts.csv")
         if row["measure"] == after["column"] and (row["first"], row["second"]) == (VARIANT, "warm start")
     )
     return Gain(_estimate(before, "value"), _estimate(after, "value"), _estimate(verdict, "difference"))
 
 
-def _read(path: Path) -> list[dict[str, str]]:
+def _read_rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -78,27 +78,27 @@ def _estimate(row: Mapping[str, str], value: str) -> Estimate:
     return Estimate(float(row[value]), float(row["low"]), float(row["high"]))
 
 
-def table_rows(found: Mapping[str, Gain]) -> list[str]:
+def table_rows(world_gains: Mapping[str, Gain]) -> list[str]:
     """A Markdown row for each world: before, after, and the difference with its interval."""
     rows = []
-    for world, gain in found.items():
+    for world, gain in world_gains.items():
         value, low, high = gain.difference
         change = f"{value:+.2f} ({low:.2f} to {high:.2f})"
         rows.append(f"| {world} | {gain.before.value:.2f} | {gain.after.value:.2f} | {change} |")
     return rows
 
 
-def figure(found: Mapping[str, Gain]) -> Figure:
+def figure(world_gains: Mapping[str, Gain]) -> Figure:
     """A row for each world, with the warm start and the trained policies on one scale."""
-    names = [world.split("`")[1] for world in found]
+    names = [world.split("`")[1] for world in world_gains]
     sides: Sequence[tuple[str, str, str]] = (
         ("warm start", "before", GREY),
         ("trained, three seeds", "after", COLOURS[0]),
     )
 
     def draw(legend: bool) -> Drawing:
-        drawing, axes = axes_of(4.6, 0.42 * len(found) + 0.75)
-        for height, gain in enumerate(found.values()):
+        drawing, axes = axes_of(4.6, 0.42 * len(world_gains) + 0.75)
+        for height, gain in enumerate(world_gains.values()):
             for (_, side, colour), shift in zip(sides, (-0.15, 0.15), strict=True):
                 at: Estimate = getattr(gain, side)
                 axes.plot([at.low, at.high], [height + shift] * 2, color=colour, linewidth=2.2, alpha=0.55)
@@ -115,11 +115,11 @@ def figure(found: Mapping[str, Gain]) -> Figure:
 
     described = "Greedy success before and after reinforcement: " + ", ".join(
         f"{name} {gain.before.value:.2f} to {gain.after.value:.2f}"
-        for name, gain in zip(names, found.values(), strict=True)
+        for name, gain in zip(names, world_gains.values(), strict=True)
     )
     data: list[tuple[str | int | float | None, ...]] = [
         (name, side, at.value, at.low, at.high)
-        for name, gain in zip(names, found.values(), strict=True)
+        for name, gain in zip(names, world_gains.values(), strict=True)
         for side, at in (("warm start", gain.before), (VARIANT, gain.after))
     ]
     return Figure("smollm2-worlds", described, ("world", "policy", "value", "low", "high"), data, draw)
@@ -128,10 +128,10 @@ def figure(found: Mapping[str, Gain]) -> Figure:
 def main() -> None:
     """Draw the figure and print the table."""
     root = project_root()
-    found = gains(root / "results")
-    drawn = figure(found)
-    write_whole(root / FIGURE, drawn.png())
-    print("\n".join([*table_rows(found), drawn.description]))
+    world_gains = gains(root / "results")
+    gain_figure = figure(world_gains)
+    write_whole(root / FIGURE, gain_figure.png())
+    print("\n".join([*table_rows(world_gains), gain_figure.description]))
 
 
 if __name__ == "__main__":

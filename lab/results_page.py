@@ -84,8 +84,8 @@ def record_results_page(overlays: Sequence[Path], folder: Path) -> None:
         else:
             lines = [*(line for line in lines if line.experiment != overlay.stem), *own_lines]
     lines.sort(key=lambda line: line.experiment)
-    recorded = {line.experiment for line in lines}
-    missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
+    experiments = {line.experiment for line in lines}
+    missing = [overlay.stem for overlay in every if overlay.stem not in experiments]
     write_whole(record, json_lines(lines))
     remarks = folder / REMARKS_FILE
     write_whole(folder / PAGE_FILE, page(lines, missing, read_yaml(remarks) if remarks.is_file() else {}))
@@ -106,10 +106,10 @@ def learning_results(experiment: str, report: ReportData, digest: str) -> list[L
 
     A report's first column is the primary metric over sampled episodes, its last the same over greedy ones.
     """
-    sampled, greedy = report.columns[0].key, report.columns[-1].key
+    sampled_key, greedy_key = report.columns[0].key, report.columns[-1].key
     rows = {row.name: row for row in report.rows if row.kind != "variant"}
 
-    def of(row: Row | None, key: str = sampled) -> Interval | None:
+    def cell(row: Row | None, key: str = sampled_key) -> Interval | None:
         return None if row is None else row.cells.get(key)
 
     return [
@@ -117,16 +117,16 @@ def learning_results(experiment: str, report: ReportData, digest: str) -> list[L
             experiment,
             row.name,
             report.columns[0].heading,
-            of(rows.get("random")),
-            of(rows.get("warm start")),
-            of(row),
-            of(rows.get("oracle")),
+            cell(rows.get("random")),
+            cell(rows.get("warm start")),
+            cell(row),
+            cell(rows.get("oracle")),
             max(
                 (point for curve in report.curves if curve.variant == row.name for point, _ in curve.points), default=0
             ),
             digest,
-            of(rows.get("warm start"), greedy),
-            of(row, greedy),
+            cell(rows.get("warm start"), greedy_key),
+            cell(row, greedy_key),
         )
         for row in report.rows
         if row.kind == "variant"

@@ -100,7 +100,7 @@ def corpus(
     Of a share of the demonstrations, observations are trained on too: what a world looks like is worth knowing.
     """
     sources = {
-        name: _cut(sequences_to_imitate(play, tokenizer, demonstrations[name]), parameters.context_tokens)
+        name: _truncate(sequences_to_imitate(play, tokenizer, demonstrations[name]), parameters.context_tokens)
         for name, play in sorted(parameters.play.items())
     }
     sources = {name: _observed(name, each, parameters) for name, each in sources.items()}
@@ -132,7 +132,7 @@ def read_corpus(reference: Reference) -> dict[str, SequenceBatch]:
     }
 
 
-def _cut(sequences: SequenceBatch, longest: int) -> SequenceBatch:
+def _truncate(sequences: SequenceBatch, longest: int) -> SequenceBatch:
     """The sequences, each with at most `longest` tokens."""
     lengths = np.minimum(sequences.lengths, longest)
     ends = np.cumsum(lengths)

@@ -137,19 +137,20 @@ def make_corpus(configuration: Pretraining, experiments: Mapping[str, Experiment
         )
         for name, world in sorted(configuration.worlds.items())
     }
-    played: dict[str, Reference] = {}
+    world_demonstrations: dict[str, Reference] = {}
     for name, world in sorted(configuration.worlds.items()):
         parameters = DemonstrationParameters(
             **dict(play[name]), seed=configuration.seed, count=world.tasks, noise=world.noise
         )
-        played[name] = readable_demonstrations(
+        world_demonstrations[name] = readable_demonstrations(
             FilterParameters(world=experiments[name].world),
             demonstrations=demonstrations(parameters, task_set=tasks[name], label=f"{name}: demonstrations"),
             label=f"{name}: what may be read",
         )
     formats = tuple(sorted({each.agent.format for each in play.values()}))
     tokenizer = base_tokenizer(
-        BaseTokenizerParameters(vocabulary=configuration.vocabulary, formats=formats), demonstrations=played
+        BaseTokenizerParameters(vocabulary=configuration.vocabulary, formats=formats),
+        demonstrations=world_demonstrations,
     )
     sequences = corpus(
         CorpusParameters(
@@ -160,7 +161,7 @@ def make_corpus(configuration: Pretraining, experiments: Mapping[str, Experiment
             play=play,
         ),
         tokenizer=tokenizer,
-        demonstrations=played,
+        demonstrations=world_demonstrations,
     )
     weights = {name: world.weight for name, world in configuration.worlds.items()}
     return TrainingText(tokenizer, sequences, {**weights, **dict.fromkeys(COPYING, configuration.copying.weight)})
@@ -193,9 +194,9 @@ def train(configuration: Pretraining, name: str, text: TrainingText) -> Referenc
 
 def _expected_stages(configuration: Pretraining) -> Counter[str]:
     worlds = len(configuration.worlds)
-    of_worlds = Counter({"task_set": 2 * worlds, "demonstrations": worlds, "evaluate": worlds, "baseline": worlds})
+    world_stages = Counter({"task_set": 2 * worlds, "demonstrations": worlds, "evaluate": worlds, "baseline": worlds})
     stages = -(-configuration.training.steps // configuration.training.steps_per_stage)
-    return of_worlds + Counter({"pretraining": stages})
+    return world_stages + Counter({"pretraining": stages})
 
 
 def _compute(threads: int) -> Compute:
@@ -304,10 +305,10 @@ def readable_demonstrations(
     ConfigurationError where no demonstration is left.
     """
     withheld = WithheldNames(the_world(parameters.world).withheld_names())
-    played = read_trajectories(default_store().folder(demonstrations))
+    trajectories = read_trajectories(default_store().folder(demonstrations))
     readable = [
         each
-        for each in played
+        for each in trajectories
         if not any(
             withheld.found_in(text) for turn in each.turns for text in (turn.observation, turn.asked, turn.reply)
         )
@@ -315,12 +316,12 @@ def readable_demonstrations(
     if not readable:
         raise ConfigurationError(
             f"a demonstration must mention no withheld name of the world {parameters.world.name!r}; all of "
-            f"{len(played)} do: play more",
+            f"{len(trajectories)} do: play more",
             "TW-no-demonstration",
         )
     with default_store().write("demonstrations") as draft:
         write_trajectories(draft.folder, readable)
-        draft.metrics["played"] = len(played)
+        draft.metrics["played"] = len(trajectories)
         draft.metrics["kept"] = len(readable)
     return draft.reference
 
@@ -380,7 +381,7 @@ def pretraining(
     losses = []
     for step in range(parameters.first_step, last + 1):
         metrics = learner.supervised_step(
-            _drawn(sources, parameters, step),
+            _draw_batch(sources, parameters, step),
             learning_rate=warmed_up_and_falling(step, section.steps, parameters.learning_rate, section),
             micro_batch_tokens=section.micro_batch_tokens,
             weight_decay=section.weight_decay,
@@ -395,7 +396,7 @@ def pretraining(
     return draft.reference
 
 
-def _drawn(sources: dict[str, SequenceBatch], parameters: PretrainingParameters, step: int) -> SequenceBatch:
+def _draw_batch(sources: dict[str, SequenceBatch], parameters: PretrainingParameters, step: int) -> SequenceBatch:
     draw = seeding.generator(parameters.seed, "pretraining", step)
     phase = parameters.training.phase_of(step)
     names = sorted(parameters.weights if phase.sources is None else phase.sources)

@@ -134,13 +134,13 @@ def decide(
     ]
     relationships = list(dict.fromkeys(each for claim in decidable for each in claim.relations))
     worth_having = [page.worth_having(each) for each in relationships]
-    tests, of_as_much = [], []
+    tests, worth_having_ps = [], []
     for each, worth in zip(relationships, worth_having, strict=True):
         pairs = _pairs(each, reports[each.ablation], reports[each.other or each.ablation], looks or {})
         test, as_much = _at_looks(each, pairs, worth, (looks or {}).get(each.ablation, ()))
         tests.append(test)
-        of_as_much.append(as_much)
-    corrected = shaffer([[test.p, *more] for test, more in zip(tests, of_as_much, strict=True)])
+        worth_having_ps.append(as_much)
+    corrected = shaffer([[test.p, *more] for test, more in zip(tests, worth_having_ps, strict=True)])
     evidence = {
         each: Evidence(each, test.estimate, test.p, ps[0], test.as_claimed, test.compared, worth, *ps[1:])
         for each, test, worth, ps in zip(relationships, tests, worth_having, corrected, strict=True)
@@ -212,19 +212,21 @@ def _at_looks(
 
     With `looks`, both p are sequential: of all looks that were taken, each at the pairs of so many seeds.
     """
-    taken = [seeds for seeds in looks if seeds <= max(pairs, default=0)]
-    if not taken:
+    past_looks = [seeds for seeds in looks if seeds <= max(pairs, default=0)]
+    if not past_looks:
         test = _test(relationship, pairs)
         return test, _p_of_as_much(relationship, test, worth_having)
-    tests = [_test(relationship, {seed: pairs[seed] for seed in pairs if seed <= seeds}) for seeds in taken]
-    of_as_much = [_p_of_as_much(relationship, test, worth_having) or [1.0] for test in tests]
+    tests = [_test(relationship, {seed: pairs[seed] for seed in pairs if seed <= seeds}) for seeds in past_looks]
+    worth_having_ps = [_p_of_as_much(relationship, test, worth_having) or [1.0] for test in tests]
     last, at_most = tests[-1], looks[-1]
     estimate = last.estimate
     if estimate is not None and estimate.low is not None:
-        nominal = nominal_levels(tuple(taken), at_most, LEVEL)[-1]
+        nominal = nominal_levels(tuple(past_looks), at_most, LEVEL)[-1]
         estimate = replace(student_over_seeds(estimate.sample, level=1 - nominal), level=estimate.level)
-    p = sequential_p([test.p for test in tests], taken, at_most)
-    as_much = [sequential_p([each[0] for each in of_as_much], taken, at_most)] if worth_having is not None else []
+    p = sequential_p([test.p for test in tests], past_looks, at_most)
+    as_much = (
+        [sequential_p([each[0] for each in worth_having_ps], past_looks, at_most)] if worth_having is not None else []
+    )
     return replace(last, estimate=estimate, p=p), as_much
 
 
@@ -262,8 +264,8 @@ def _assigned_seeds(report: ReportData) -> set[int]:
 
 def _means(own: np.ndarray, other: np.ndarray, upwards: bool) -> _Test:
     estimate = student_over_seeds([float(each) for each in own - other])
-    compared = (float(own.mean()), float(other.mean()))
-    return _Test(estimate, _p_of_mean(own - other), (estimate.value > 0) == upwards, compared)
+    means = (float(own.mean()), float(other.mean()))
+    return _Test(estimate, _p_of_mean(own - other), (estimate.value > 0) == upwards, means)
 
 
 def _p_of_mean(differences: np.ndarray) -> float:
@@ -290,12 +292,12 @@ def _p_of_as_much(relationship: Relationship, test: _Test, worth_having: float |
 def _deviations(own: np.ndarray, other: np.ndarray) -> _Test:
     from scipy import stats
 
-    compared = (float(own.std(ddof=1)), float(other.std(ddof=1)))
-    difference = compared[0] - compared[1]
+    deviations = (float(own.std(ddof=1)), float(other.std(ddof=1)))
+    difference = deviations[0] - deviations[1]
     total, apart = own + other, own - other
-    known = len(own) > 2 and np.ptp(total) > 0 and np.ptp(apart) > 0
-    p = float(stats.pearsonr(total, apart).pvalue) if known else 1.0
-    return _Test(Interval(difference, None, None, "seeds", len(own)), p, difference < 0, compared)
+    is_defined = len(own) > 2 and np.ptp(total) > 0 and np.ptp(apart) > 0
+    p = float(stats.pearsonr(total, apart).pvalue) if is_defined else 1.0
+    return _Test(Interval(difference, None, None, "seeds", len(own)), p, difference < 0, deviations)
 
 
 def _falls(report: ReportData, variant: str, earlier: str, later: str) -> Pairs:

@@ -136,11 +136,11 @@ Table = tuple[list[str], list[list[str]]]
 
 def _rates(report: ReportData) -> Table:
     """The tried and chosen learning rates; test results are left out, since they do not affect the choice."""
-    tried = tried_rates(report)
-    best = best_rates(tried)
-    rates = sorted({rate for of_variant in tried.values() for rate in of_variant})
+    successes_by_variant = tried_rates(report)
+    best = best_rates(successes_by_variant)
+    rates = sorted({rate for successes in successes_by_variant.values() for rate in successes})
     rows = []
-    for variant, successes in tried.items():
+    for variant, successes in successes_by_variant.items():
         cells = {rate: number(success, 3) for rate, success in successes.items()}
         cells[best[variant]] = f"**{cells[best[variant]]}**"
         rows.append([variant, *(cells.get(rate, UNDEFINED) for rate in rates)])
@@ -172,7 +172,7 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
     """A figure of several metrics of one ablation: mean over seeds, with a band from lowest to highest."""
     displayed = _curve_metrics(metrics, report)
     curves = {metric: [curve for curve in report.curves if curve.metric == metric] for metric in displayed}
-    look, ended = styles(report), ended_seeds(report)
+    look, seeds_by_variant = styles(report), ended_seeds(report)
 
     def draw(legend: bool) -> Drawing:
         rows = -(-len(displayed) // COLUMNS_OF_CURVES)
@@ -182,8 +182,8 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
             axes = drawing.add_subplot(rows, min(len(displayed), COLUMNS_OF_CURVES), place)
             axes.set_axisbelow(True)
             for variant in dict.fromkeys(curve.variant for curve in curves[metric]):
-                of_variant = [curve for curve in curves[metric] if curve.variant == variant]
-                draw_variant(axes, of_variant, look[variant], ended.get(variant, ()))
+                variant_curves = [curve for curve in curves[metric] if curve.variant == variant]
+                draw_variant(axes, variant_curves, look[variant], seeds_by_variant.get(variant, ()))
             axes.set_title(_title(curves[metric][0]))
             axes.set_xlabel("iteration")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -193,7 +193,7 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
             Line2D([], [], color=style.colour, dashes=style.dashes, marker=style.marker, markersize=4, label=variant)
             for variant, style in look.items()
         ]
-        handles += [ended_handle()] if ended else []
+        handles += [ended_handle()] if seeds_by_variant else []
         drawing.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
         return drawing
 
@@ -259,10 +259,10 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
 
 def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:
     """Write the page and its figures from the records in a folder."""
-    recorded = records(claims, folder)
-    for figure in figures(name, claims, recorded):
+    page_records = records(claims, folder)
+    for figure in figures(name, claims, page_records):
         write_whole(folder / f"{figure.name}.png", figure.png())
-    write_whole(folder / f"{name}.md", page(name, claims, recorded))
+    write_whole(folder / f"{name}.md", page(name, claims, page_records))
 
 
 def records(claims: ClaimsPage, folder: Path) -> dict[str, Record]:
@@ -382,7 +382,7 @@ def open_relations(
         for evidence in decided.evidence
         if not evidence.holds
     }
-    return [_open(claims, evidence, reports, level) for evidence in undecided.values()]
+    return [_open_relation(claims, evidence, reports, level) for evidence in undecided.values()]
 
 
 def _relations(claims: ClaimsPage) -> set[object]:
@@ -391,9 +391,9 @@ def _relations(claims: ClaimsPage) -> set[object]:
 
 def costs_of_deciding(decisions: Sequence[DecidedClaim], relations: Sequence[OpenRelation]) -> list[str]:
     """A sentence for each claim that was not decided: what deciding it would take, and whether a night is enough."""
-    of_relation = {each.evidence.relationship: each for each in relations}
+    by_relationship = {each.evidence.relationship: each for each in relations}
     return [
-        f"{decided.claim.claim}: {_cost([of_relation[e.relationship] for e in decided.evidence if not e.holds])}."
+        f"{decided.claim.claim}: {_cost([by_relationship[e.relationship] for e in decided.evidence if not e.holds])}."
         for decided in decisions
         if decided.verdict is Verdict.NOT_DECIDED
     ]
@@ -410,7 +410,9 @@ def _cost(relations: Sequence[OpenRelation]) -> str:
     return f"{seeds} seeds, {duration(seconds)}, {reach}"
 
 
-def _open(claims: ClaimsPage, evidence: Evidence, reports: Mapping[str, ReportData], level: float) -> OpenRelation:
+def _open_relation(
+    claims: ClaimsPage, evidence: Evidence, reports: Mapping[str, ReportData], level: float
+) -> OpenRelation:
     relationship, estimate = evidence.relationship, evidence.estimate
     sample = estimate.sample if estimate else ()
     worth = evidence.worth_having
@@ -535,7 +537,7 @@ def _draw_band(axes: Axes, evidence: Evidence, limits: tuple[float, float], titl
 def _comparison(evidence: Evidence, headings: Mapping[str, str]) -> str:
     """What is compared, with its values, e.g. `grpo 0.56 against ppo 0.57 in exact match, 7 seeds: open`."""
     relationship, estimate = evidence.relationship, evidence.estimate
-    variant, than, measure = relationship.variant, relationship.than, _called(relationship.measure, headings)
+    variant, than, measure = relationship.variant, relationship.than, _heading(relationship.measure, headings)
     if estimate is None or evidence.compared is None:
         return f"{variant}: {measure}, fewer than 2 seeds: {evidence.standing}"
     own, other = (number(each, 2) for each in evidence.compared)
@@ -545,13 +547,13 @@ def _comparison(evidence: Evidence, headings: Mapping[str, str]) -> str:
         what = f"{variant} {own} against {than} {other} in {measure}"
     elif relationship.later is not None:
         earlier, later = (number(each, 0) for each in reversed(evidence.compared))
-        what = f"{variant}: {measure} falls at iteration {earlier}, {_called(relationship.later, headings)} at {later}"
+        what = f"{variant}: {measure} falls at iteration {earlier}, {_heading(relationship.later, headings)} at {later}"
     else:
         what = f"{variant}: {measure}, from {other} to {own}"
     return f"{what}; {estimate.count} seeds: {evidence.standing}"
 
 
-def _called(measure: str, headings: Mapping[str, str]) -> str:
+def _heading(measure: str, headings: Mapping[str, str]) -> str:
     return headings.get(measure, measure)
 
 

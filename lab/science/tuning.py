@@ -27,14 +27,14 @@ def tried_rates(report: ReportData) -> dict[str, dict[float, float]]:
             variant, rate = _parts(curve.variant)
             ends.setdefault(variant, {}).setdefault(rate, []).append(curve.points[-1][1])
     return {
-        variant: {rate: sum(values) / len(values) for rate, values in sorted(of_variant.items())}
-        for variant, of_variant in ends.items()
+        variant: {rate: sum(values) / len(values) for rate, values in sorted(values_by_rate.items())}
+        for variant, values_by_rate in ends.items()
     }
 
 
-def best_rates(tried: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
+def best_rates(successes: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
     """The rate with the highest success for every variant; ties go to the smaller rate."""
-    return {variant: max(sorted(rates), key=rates.__getitem__) for variant, rates in tried.items()}
+    return {variant: max(sorted(rates), key=rates.__getitem__) for variant, rates in successes.items()}
 
 
 def _parts(name: str) -> tuple[str, float]:
