@@ -25,12 +25,12 @@ def _best_of_group(batch: tw.CreditBatch, *, share: Share = 0.25) -> tw.Ragged:
     p is the part of the group that is as good as its `share` best; a group that is all alike gets 0.
     """
 
-    def compared(rewards: np.ndarray) -> np.ndarray:
+    def centred(rewards: np.ndarray) -> np.ndarray:
         least = np.sort(rewards)[-max(1, int(share * len(rewards)))]
         best = rewards >= least
         return np.where(best, 1.0, 0.0) - best.mean()
 
-    return batch.on_every_turn(batch.in_groups(batch.totals("merged"), compared))
+    return batch.on_every_turn(batch.in_groups(batch.totals("merged"), centred))
 
 
 best_of_group = tw.Estimator(_best_of_group, level="turn", grouped=True)

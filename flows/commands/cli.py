@@ -46,9 +46,9 @@ def commands_of_a_clone() -> Sequence[Callable[..., None]]:
     spec = importlib.util.find_spec("lab")
     if spec is None or spec.origin != str(clone / "lab" / "__init__.py"):
         return ()
-    from lab.commands import COMMANDS as of_the_clone
+    from lab.commands import COMMANDS as lab_commands
 
-    return of_the_clone
+    return lab_commands
 
 
 COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
@@ -94,10 +94,10 @@ def name_of(command: Callable[..., None]) -> str:
     return command.__name__.replace("_", "-")
 
 
-def no_command(found: str) -> ConfigurationError:
+def no_command(command_name: str) -> ConfigurationError:
     """The refusal of a command line without a command, or with one that does not exist."""
     names = (name_of(command) for commands in COMMANDS.values() for command in commands)
-    return ConfigurationError(f"COMMAND must be one of {', '.join(names)}; found {found}", "TW-unknown-command")
+    return ConfigurationError(f"COMMAND must be one of {', '.join(names)}; found {command_name}", "TW-unknown-command")
 
 
 def _show_version(wanted: bool) -> None:
@@ -172,11 +172,11 @@ def is_not_said_at_the_end(record: logging.LogRecord) -> bool:
     """
     if not record.name.startswith(("prefect.flow_runs", "prefect.task_runs")):
         return True
-    error, said = record.exc_info[1] if record.exc_info else None, record.getMessage()
-    if record.name.startswith("prefect.task_runs") and said.startswith("Finished in state Failed"):
+    error, message = record.exc_info[1] if record.exc_info else None, record.getMessage()
+    if record.name.startswith("prefect.task_runs") and message.startswith("Finished in state Failed"):
         return False
     at_the_end = isinstance(error, TurnwiseError) or type(error).__module__.startswith("httpx")
-    return not (at_the_end or "aborted by an interrupt signal" in said)
+    return not (at_the_end or "aborted by an interrupt signal" in message)
 
 
 class FirstFaults(logging.Filter):

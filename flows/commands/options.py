@@ -111,19 +111,19 @@ def say_what_begins(parameters: Path, overlays: list[Path] | None) -> None:
 
 def refusal(error: typer.TyperException) -> ConfigurationError:
     """What Typer refuses in a command line, with what was found, the nearest valid name, and where the help is."""
-    said = error.format_message().rstrip(".").removeprefix("Invalid value for ")
-    said = said.replace("Value error, ", "").replace("Input should be", "must be")
+    message = error.format_message().rstrip(".").removeprefix("Invalid value for ")
+    message = message.replace("Value error, ", "").replace("Input should be", "must be")
     from pydantic import ValidationError
 
     context: Any = getattr(error, "ctx", None)
     if unknown := getattr(error, "possibilities", None):
-        said = f"{error.message}{meant(getattr(error, 'option_name', ''), unknown)}"
+        message = f"{error.message}{meant(getattr(error, 'option_name', ''), unknown)}"
     elif isinstance(error, typer.BadParameter) and isinstance(error.__cause__, ValidationError) and error.param:
         value = error.__cause__.errors()[0]["input"]
         choices = error.param.type_descriptor.choices
-        said += meant(value, map(str, choices)) if choices else f"; found {value!r}"
+        message += meant(value, map(str, choices)) if choices else f"; found {value!r}"
     return ConfigurationError(
-        f"{said} (see {context.command_path if context else 'turnwise'} --help)", "TW-command-line"
+        f"{message} (see {context.command_path if context else 'turnwise'} --help)", "TW-command-line"
     )
 
 
@@ -150,6 +150,6 @@ def next_steps(ablation: str, variants: Sequence[str], seeds: Sequence[int], hea
     `heading` is that of the table's first column.
     """
     run = f"{ablation}/{variants[0]} seed {seeds[0]}"
-    compared = [f"compare {ablation}"] if len(variants) > 1 else []
-    steps = [f'show "{run}" --limit 2', *compared, f'lineage "{variants[0]}/{heading}"', "ui"]
+    comparison = [f"compare {ablation}"] if len(variants) > 1 else []
+    steps = [f'show "{run}" --limit 2', *comparison, f'lineage "{variants[0]}/{heading}"', "ui"]
     return [f"{own_command()} {step}" for step in steps]

@@ -57,7 +57,7 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     require_model(experiment, thoroughly=False)
     if sqlite_file(uri := tracking_uri(experiment)) is not None:  # a server is not asked for a plan
         require_readable(uri)
-    drawn, playable = _show_task_sets(experiment, console), _show_playable(experiment, console)
+    has_task_sets, playable = _show_task_sets(experiment, console), _show_playable(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", soft_wrap=True)
     if experiment.suggested:
         values = ", ".join(
@@ -66,8 +66,8 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
         )
         console.print(f"{'suggested':<12}{values}, from the size of {experiment.policy.model} and this machine")
     # Where one would have to ask a hub for the policy, nothing is looked up.
-    plan = plan_ablation(experiment, looks=drawn and playable and not asks_hub(experiment.policy.model))
-    for line in _start(plan) if drawn and playable else []:
+    plan = plan_ablation(experiment, looks=has_task_sets and playable and not asks_hub(experiment.policy.model))
+    for line in _start(plan) if has_task_sets and playable else []:
         console.print(f"{'start':<12}{line}")
     ablation = experiment.ablation
     console.print(f"\n{ablation.name}: for each of {_range(ablation)} seeds, at most\n")
@@ -90,8 +90,8 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
         console.print(f"A critic is trained, too, in {', '.join(with_critic)}.")
     for counts, variants in _by_stages(runs).items():
         console.print(f"Stages of {variants}: {counts}.")
-    if recorded := plan.recorded.total():
-        console.print(f"Of all {len(plan.stages):,} stages {recorded:,} are recorded already.")
+    if recorded_stages := plan.recorded.total():
+        console.print(f"Of all {len(plan.stages):,} stages {recorded_stages:,} are recorded already.")
     if ablation.budget is not None:
         require_budget(experiment, runs)
         console.print(f"Verdicts also at {ablation.budget.heading} of each run, on the validation task set.")
@@ -123,9 +123,9 @@ def _show_task_sets(experiment: Experiment, console: Console) -> bool:
 def _task_set(experiment: Experiment, split: Split) -> Sequence[Task]:
     """The tasks of a split: as they are recorded, or else drawn."""
     drawing = draw_tasks(experiment, split)
-    recorded = None if nothing_is_stored() else drawing.recorded()
-    if recorded is not None:
-        return tasks_of(recorded, split)
+    reference = None if nothing_is_stored() else drawing.recorded()
+    if reference is not None:
+        return tasks_of(reference, split)
     return draw_task_set(experiment.made_world, split, task_set_parameters(experiment, split).tasks)
 
 
@@ -164,8 +164,8 @@ def _start(plan: Plan) -> Iterator[str]:
         yield f"not known yet: {start} is evaluated on the validation tasks before training begins"
         return
     for signal, variants in signals.items():
-        of = "" if len(signals) == 1 else f" of {', '.join(variants)}"
-        yield f"warning, {start}{of}: {signal.warning()}" if signal.is_missing else f"{start}{of}: {signal.found()}"
+        subject = start if len(signals) == 1 else f"{start} of {', '.join(variants)}"
+        yield f"warning, {subject}: {signal.warning()}" if signal.is_missing else f"{subject}: {signal.found()}"
 
 
 def _range(ablation: Ablation, each: int = 1) -> str:
@@ -232,9 +232,9 @@ def show_memory(experiment: Experiment, dimensions: Dimensions, processes: int, 
     whose = f" (the variant that takes the most: {plan.variant})" if len(experiment.ablation.variants) > 1 else ""
     several = experiment.compute.cards > 1
     card = "the first card of each run" + (", and of one of its engines" if experiment.compute.engines_apart else "")
-    of = card if several and device != "cpu" else f"each {'run' if several else 'process'}"
+    subject = card if several and device != "cpu" else f"each {'run' if several else 'process'}"
     where = "" if several and device != "cpu" else f" on the {device}"
-    console.print(f"Memory of {of}{where}, in GiB{whose}:\n")
+    console.print(f"Memory of {subject}{where}, in GiB{whose}:\n")
     console.print(_table(plan))
     peak = plan.peak.bytes
     needed = f"\n{running} processes take {_gib(running * peak)}" if running > 1 else f"\nThe peak is {_gib(peak)}"

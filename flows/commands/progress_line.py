@@ -35,13 +35,13 @@ def showing_progress(what: str = "") -> Iterator[None]:
         *columns, TimeElapsedColumn(), console=console, transient=True, redirect_stdout=False, redirect_stderr=False
     )
     bar = bars.add_task(what, total=None, note="")
-    begun: dict[str, tuple[float, int]] = {}
+    starts: dict[str, tuple[float, int]] = {}
     last_line = time.monotonic()
 
     def show(report: progress.Progress) -> None:
         nonlocal last_line
         now = time.monotonic()
-        since, first = begun.setdefault(report.what, (now, report.done))
+        since, first = starts.setdefault(report.what, (now, report.done))
         note = f"{report.done} of {report.total}" if report.total else ""
         if report.done > first:
             note += f", about {(now - since) / (report.done - first) * (report.total - report.done):.0f} s left"

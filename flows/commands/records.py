@@ -97,7 +97,7 @@ def show(
     tracking: Tracking = None,
 ) -> None:
     """Look at the episodes of recorded runs."""
-    from turnwise.records import episodes as recorded
+    from turnwise.records import episodes as episode_records
     from turnwise.records.record import recorded_here, recorded_store
     from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
     from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
@@ -119,26 +119,26 @@ def show(
 
         title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
         with showing_progress(READING):
-            chosen, count = recorded.sample_of(runs, wanted, limit or ON_THE_PAGE)
-            write_episodes(title, chosen, count, html, recorded.instructions(runs, chosen))
-        console.print(f"{len(chosen)} of {count:,} episodes in {html}", highlight=False, soft_wrap=True)
+            selected, count = episode_records.sample_of(runs, wanted, limit or ON_THE_PAGE)
+            write_episodes(title, selected, count, html, episode_records.instructions(runs, selected))
+        console.print(f"{len(selected)} of {count:,} episodes in {html}", highlight=False, soft_wrap=True)
         return
     if against is not None:
         with showing_progress(READING):
             others = [] if against in runs[0].baselines else recorded_here(uri, against)[:1]
-            chosen, count = recorded.paired(runs[0], others, against, wanted, limit or IN_THE_TERMINAL)
-        print_instructions(recorded.instructions([runs[0], *others], chosen), console)
-        print_episodes(chosen, console, in_columns=True)
-        console.print(f"{len(chosen) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)
+            selected, count = episode_records.paired(runs[0], others, against, wanted, limit or IN_THE_TERMINAL)
+        print_instructions(episode_records.instructions([runs[0], *others], selected), console)
+        print_episodes(selected, console, in_columns=True)
+        console.print(f"{len(selected) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)
         return
     with showing_progress(READING):
-        episodes = recorded.asked_for(runs, wanted)
-    chosen = episodes if task is None else over_iterations(episodes)
-    limit = limit or (IN_THE_TERMINAL if task is None else len(chosen))
-    chosen = recorded.legible(runs, whole_tasks(chosen, limit))
-    print_instructions(recorded.instructions(runs, chosen), console)
-    print_episodes(chosen, console)
-    console.print(f"shown: {len(chosen)} of {len(episodes):,} such episodes", style="dim", highlight=False)
+        episodes = episode_records.asked_for(runs, wanted)
+    selected = episodes if task is None else over_iterations(episodes)
+    limit = limit or (IN_THE_TERMINAL if task is None else len(selected))
+    selected = episode_records.legible(runs, whole_tasks(selected, limit))
+    print_instructions(episode_records.instructions(runs, selected), console)
+    print_episodes(selected, console)
+    console.print(f"shown: {len(selected)} of {len(episodes):,} such episodes", style="dim", highlight=False)
 
 
 def _iteration_range(text: str | None) -> tuple[int, int] | None:
@@ -190,9 +190,9 @@ def compare(
 
     console = Console(record=html is not None, highlight=False)
     with showing_progress(READING):
-        recorded = tw.runs(*runs or [], tracking=tracking)
-        groups = grouped(recorded)
-        judgement = recorded.judgement(success=success, anyway=anyway)
+        recorded_runs = tw.runs(*runs or [], tracking=tracking)
+        groups = grouped(recorded_runs)
+        judgement = recorded_runs.judgement(success=success, anyway=anyway)
         printed_tables = tables(judgement, references(groups), outcomes_of(groups))
         if at_equal := at_equal_cost(groups, spending()):
             printed_tables.append(budgets(at_equal))
@@ -234,8 +234,8 @@ def suite(
 
     uri, console = recorded_store(tracking), Console(highlight=False)
     with showing_progress(READING):
-        recorded = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)
-        report = collect_suite(recorded, rules or (), worlds or ())
+        recorded_runs = [run for each in runs for run in recorded_here(uri, each)] if runs else find_all_runs(uri)
+        report = collect_suite(recorded_runs, rules or (), worlds or ())
     console.print(f"{report.headline}.", style="bold", markup=False)
     console.print()
     for table in suite_tables(report):
@@ -271,14 +271,14 @@ def judge(
     from turnwise.reporting.finding import report_finding
     from turnwise.reporting.terminal.tables import print_table
 
-    wanted = dict(each.split("=", 1) for each in only or [] if "=" in each)
-    if len(wanted) < len(only or []):
+    filters = dict(each.split("=", 1) for each in only or [] if "=" in each)
+    if len(filters) < len(only or []):
         raise ConfigurationError(
             f"--only must be COLUMN=VALUE, each column once; found {' '.join(only or [])}", "TW-option-format"
         )
     with showing_progress("reading the results, and judging"):
         judged = tw.judge(
-            sources, method=method, seed=seed, task=task, score=score, step=step, only=wanted, anyway=anyway, to=to
+            sources, method=method, seed=seed, task=task, score=score, step=step, only=filters, anyway=anyway, to=to
         )
     console, report = Console(highlight=False), judged.data
     assert report.judgement is not None, "scores are always judged"
@@ -333,10 +333,10 @@ def what_if(
     from turnwise.reporting.html.pages import WHAT_IF_FILES
     from turnwise.reporting.terminal.tables import print_table
 
-    of_run = {"-s": settings, "--iteration": iteration, "--remake": remake, "--tracking": tracking}
-    of_files = {"--rule": rules, "--weight": weights, "--format": format, "--tokenizer": tokenizer}
+    run_options = {"-s": settings, "--iteration": iteration, "--remake": remake, "--tracking": tracking}
+    file_options = {"--rule": rules, "--weight": weights, "--format": format, "--tokenizer": tokenizer}
     files = Path(runs[0]).exists() or len(runs) > 1
-    if misplaced := [name for name, value in (of_run if files else of_files).items() if value]:
+    if misplaced := [name for name, value in (run_options if files else file_options).items() if value]:
         raise ConfigurationError(
             f"{', '.join(misplaced)} must go with {'a recorded run' if files else 'files'}; found {runs[0]!r}, which "
             f"{'is a file' if files else 'is none'}",
@@ -438,19 +438,19 @@ def export(
     if form in ("tensorboard", "wandb"):
         require_tracker(form)
     with showing_progress("loading the libraries, and writing"):
-        recorded = tw.runs(which, tracking=tracking)
+        recorded_runs = tw.runs(which, tracking=tracking)
         if form == "conversations":
-            counts = recorded.export_conversations(to)
+            counts = recorded_runs.export_conversations(to)
             solved = ", ".join(f"{count} of {occasion}" for occasion, count in counts.items())
-            said = f"solved episodes of {recorded.one.name} in {to}: {solved}"
+            text = f"solved episodes of {recorded_runs.one.name} in {to}: {solved}"
         elif form != "policy":
-            recorded.export_curves(form, to)
-            said = f"curves of {', '.join(run.name for run in recorded)} in {to}: {HOW_TO_READ[form].format(to)}"
+            recorded_runs.export_curves(form, to)
+            text = f"curves of {', '.join(run.name for run in recorded_runs)} in {to}: {HOW_TO_READ[form].format(to)}"
         else:
-            policy = recorded.export(to, iteration=iteration, best=best)
+            policy = recorded_runs.export(to, iteration=iteration, best=best)
             serving = f"serve it: {_serving(to)} --host 127.0.0.1; train on: policy.model={to}"
-            said = f"{policy} of {recorded.one.name} in {to}\n{serving}"
-    console.print(said)
+            text = f"{policy} of {recorded_runs.one.name} in {to}\n{serving}"
+    console.print(text)
 
 
 def _serving(policy: Path) -> str:
@@ -512,15 +512,15 @@ def reproduce(
     answers = []
     for variant in dict.fromkeys(run.artifacts.variant for run in runs):
         own = [run for run in runs if run.artifacts.variant == variant]
-        again = {run.artifacts.seed: repeat(run, folder, settings or []) for run in own}
-        same = {run.artifacts.seed: equal(run, again[run.artifacts.seed], store_of(folder), console) for run in own}
-        of_variant = [run for run in find_runs(uri, own[0].tags[PARENT]) if run.artifacts.variant == variant]
-        recorded = {run.artifacts.seed: run for run in [*of_variant, *own] if not run.left_out}
+        reruns = {run.artifacts.seed: repeat(run, folder, settings or []) for run in own}
+        same = {run.artifacts.seed: equal(run, reruns[run.artifacts.seed], store_of(folder), console) for run in own}
+        variant_runs = [run for run in find_runs(uri, own[0].tags[PARENT]) if run.artifacts.variant == variant]
+        originals = {run.artifacts.seed: run for run in [*variant_runs, *own] if not run.left_out}
         answers.append(
-            answer(variant, {seed: (again[seed], same[seed]) for seed in again}, recorded, store_of(folder), margin)
+            answer(variant, {seed: (reruns[seed], same[seed]) for seed in reruns}, originals, store_of(folder), margin)
         )
         console.print(answers[-1][1])
-    if differing := [said for same_answer, said in answers if not same_answer]:
+    if differing := [sentence for same_answer, sentence in answers if not same_answer]:
         raise TurnwiseError(
             f"runs made again must give the same bits, or results within the margin; found {'; '.join(differing)}",
             "TW-not-reproduced",

@@ -58,13 +58,13 @@ def ablation(
 ) -> None:
     """Compare the variants over the seeds, and write the report."""
     say_what_begins(parameters, overlays)
-    chosen = load_experiment(parameters, overlays, settings, to_plan=dry_run)
+    experiment = load_experiment(parameters, overlays, settings, to_plan=dry_run)
     if not dry_run:
-        _run(chosen, processes)
+        _run(experiment, processes)
         return
     from flows.commands.plan import show_plan
 
-    show_plan(chosen, Console(highlight=False), processes)
+    show_plan(experiment, Console(highlight=False), processes)
 
 
 def experiment(
@@ -158,9 +158,9 @@ def sweep(
     print_table(result.report.table(), console)
     console.print(result.report.finding(), highlight=False, soft_wrap=True)
     prefix = "" if variant is None else f"variants.{variant}."
-    named = [] if parameters == PARAMETERS_FILE else ["--parameters", str(parameters)]
-    written = {key: v if isinstance(v, str) else json.dumps(v) for key, v in result.report.winner.values.items()}
-    best = [f"{prefix}{key}={value}" for key, value in written.items()]
+    file_option = [] if parameters == PARAMETERS_FILE else ["--parameters", str(parameters)]
+    winner_values = {key: v if isinstance(v, str) else json.dumps(v) for key, v in result.report.winner.values.items()}
+    best = [f"{prefix}{key}={value}" for key, value in winner_values.items()]
     set_to = [part for setting in (*fixed, *best) for part in ("-s", setting)]
     _print_lines(
         console,
@@ -170,7 +170,7 @@ def sweep(
             ("digest", result.digest),
             ("results", result.folder / "sweep.csv"),
             ("took", f"{time.monotonic() - began:.0f} s"),
-            ("next", f"{own_command()} {shlex.join(['ablation', *map(str, overlays or []), *named, *set_to])}"),
+            ("next", f"{own_command()} {shlex.join(['ablation', *map(str, overlays or []), *file_option, *set_to])}"),
         ),
     )
     result.require_whole()
@@ -179,9 +179,9 @@ def sweep(
 def prepare(overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None) -> None:
     """Make the task sets, demonstrations, tokenizer and warm start of an experiment."""
     say_what_begins(parameters, overlays)
-    chosen = load_experiment(parameters, overlays, settings)
+    experiment = load_experiment(parameters, overlays, settings)
 
-    for name, reference in vars(tw.prepare(chosen)).items():
+    for name, reference in vars(tw.prepare(experiment)).items():
         Console().print(f"{name:<16}{reference}", highlight=False, soft_wrap=True)
 
 
@@ -200,24 +200,24 @@ def evaluate(
     """Evaluate the baseline policies and the warm start on the test tasks."""
     say_what_begins(parameters, overlays)
     steps = [] if after is None else _steps(after)
-    chosen = load_experiment(parameters, overlays, settings)
+    experiment = load_experiment(parameters, overlays, settings)
     from turnwise.experiment import after_steps
 
     for each in steps:
-        after_steps(chosen, each)  # refused before the first of them is computed
+        after_steps(experiment, each)  # refused before the first of them is computed
     # One by one, since of a large policy each takes minutes: what is known is told although others follow.
     for lengths in [[each] for each in steps] or [[]]:
-        for name, metrics in tw.evaluate(chosen, after=lengths).items():
+        for name, metrics in tw.evaluate(experiment, after=lengths).items():
             Console().print(evaluation_line(name, metrics), highlight=False, soft_wrap=True)
 
 
 def _steps(after: str) -> list[int]:
-    found = [each.strip() for each in after.split(",")]
-    if not all(each.isdecimal() for each in found):
+    parts = [each.strip() for each in after.split(",")]
+    if not all(each.isdecimal() for each in parts):
         raise tw.ConfigurationError(
             f"--after must be numbers of steps, such as 0,8,16; found {after!r}", "TW-option-format"
         )
-    return [int(each) for each in found]
+    return [int(each) for each in parts]
 
 
 def evaluation_line(name: str, metrics: Mapping[str, float]) -> str:
@@ -244,18 +244,18 @@ def stage(
 
     os.environ["TURNWISE_HOME"] = str(home())
     os.environ.pop("DVC_ROOT", None)
-    chosen = load_experiment(parameters, None, None)
+    experiment = load_experiment(parameters, None, None)
     if name == "fingerprints":
         from flows.dvc.fingerprints import write_fingerprints
 
-        write_fingerprints(chosen)
+        write_fingerprints(experiment)
         return
     from flows.runtime.flow_runs import ready_to_run
 
-    ready_to_run(chosen, Console())
+    ready_to_run(experiment, Console())
     from flows.dvc.stages import materialise  # imports Prefect
 
-    materialise(name, chosen, variant, seed)
+    materialise(name, experiment, variant, seed)
 
 
 def credit(
@@ -279,18 +279,18 @@ def credit(
     ] = None,
 ) -> None:
     """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times."""
-    chosen = load_experiment(parameters, overlays, settings)
+    experiment = load_experiment(parameters, overlays, settings)
     from flows.runtime.flow_runs import ready_to_run, run_flow
     from turnwise.credit_study.page import print_study, print_success
 
     console, began = Console(), time.monotonic()
-    ready_to_run(chosen, console)
+    ready_to_run(experiment, console)
     from flows.credit_study import study_credit  # imports Prefect
 
-    run = run_flow(study_credit, chosen, policy, tasks, replays, success or (), critic_rollouts=critic_rollouts)
+    run = run_flow(study_credit, experiment, policy, tasks, replays, success or (), critic_rollouts=critic_rollouts)
     print_study(run.study, console)
-    for found in run.success:
-        print_success(found, console)
+    for success_study in run.success:
+        print_success(success_study, console)
     _print_lines(
         console,
         25,
@@ -336,7 +336,7 @@ def record(
 
     console = Console(highlight=False, soft_wrap=True)
 
-    def written(rollout: dict[str, Any]) -> None:
+    def print_rollout(rollout: dict[str, Any]) -> None:
         console.print(f"{rollout['rollout']}  {rollout['episodes']} episodes, {rollout['lost']} without a reward")
 
     recording = record(
@@ -350,7 +350,7 @@ def record(
         reply_tokens=reply_tokens,
         temperature=temperature,
         seed=seed,
-        written=written,
+        written=print_rollout,
         tracking=tracking,
     )
     with recording:

@@ -40,7 +40,7 @@ class Starters:
     object: str = ""
     """The name of the object in them where it is not the module's."""
 
-    def named(self, module: str) -> str:
+    def object_name(self, module: str) -> str:
         """The name that a configuration gives to what stands in a module of this name."""
         return f"{module}:{_class_name(module) if self.object else module}"
 
@@ -60,7 +60,7 @@ def init(
     ] = "number_game",
 ) -> None:
     """Make a folder for an experiment of one's own: params.yaml, dvc.yaml and a world."""
-    files = _written(WORLD, FOLDER, world, folder)
+    files = _starter_texts(WORLD, FOLDER, world, folder)
     files[folder / "requirements.txt"] = f"turnwise=={importlib.metadata.version('turnwise')}\n"
     _write(files)
     first = [f"cd {folder}"] if folder.resolve() != Path.cwd() else []
@@ -74,7 +74,7 @@ def new(
 ) -> None:
     """Write a world, a credit rule or a reward that keeps its contract, and an experiment on it, to begin from."""
     folder = Path()
-    files = _written(KINDS[kind], KINDS[kind].files, name, folder)
+    files = _starter_texts(KINDS[kind], KINDS[kind].files, name, folder)
     _write(files)
     run = f"{own_command()} ablation {name}.yaml"
     if not any((place / "params.yaml").is_file() for place in (Path.cwd(), *Path.cwd().parents)):
@@ -84,24 +84,24 @@ def new(
 
 def _first_steps(kind: NewKind, name: str, folder: Path) -> list[str]:
     """The commands, given from the folder, that look at what was written, before anything is trained."""
-    named = KINDS[kind].named(name)
-    check = f"{own_command(folder=folder)} check {named}"
+    object_name = KINDS[kind].object_name(name)
+    check = f"{own_command(folder=folder)} check {object_name}"
     if kind == "world":
-        return [check, f"{own_command(folder=folder)} play {named}"]
+        return [check, f"{own_command(folder=folder)} play {object_name}"]
     return [check, f"{own_command('pytest', folder)} test_{name}.py"] if find_spec("pytest") else [check]
 
 
-def _written(of: Starters, starters: tuple[str, ...], name: str, folder: Path) -> dict[Path, str]:
+def _starter_texts(template: Starters, starters: tuple[str, ...], name: str, folder: Path) -> dict[Path, str]:
     """The text of each starter under the name that was asked for, by the file that it becomes."""
     _require_module_name(name, folder)
-    written = {}
+    texts = {}
     for starter in starters:
         text = importlib.resources.files("flows.commands.starters").joinpath(starter).read_text(encoding="utf-8")
-        if of.object:
-            text = text.replace(of.object, _class_name(name))
-        path = folder / RENAMED.get(starter, starter.replace(of.module, name))
-        written[path] = text.replace(of.module, name)
-    return written
+        if template.object:
+            text = text.replace(template.object, _class_name(name))
+        path = folder / RENAMED.get(starter, starter.replace(template.module, name))
+        texts[path] = text.replace(template.module, name)
+    return texts
 
 
 def _class_name(module: str) -> str:

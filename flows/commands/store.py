@@ -91,9 +91,9 @@ def print_parts(parts: Sequence[Inspected], console: Console) -> None:
                 console.print(Text(f"* {sentence}"), soft_wrap=True)
             if (more := len(part.damaged) - LISTED) > 0:
                 console.print(f"* and {more} more")
-    if left := [path for part in parts for path in part.left_over]:
-        folders = ", ".join(dict.fromkeys(path.rpartition("/")[0] for path in left[:LISTED]))
-        console.print(Text(f"\nLeft over, harmless: {len(left)} in {folders}"), soft_wrap=True)
+    if leftovers := [path for part in parts for path in part.left_over]:
+        folders = ", ".join(dict.fromkeys(path.rpartition("/")[0] for path in leftovers[:LISTED]))
+        console.print(Text(f"\nLeft over, harmless: {len(leftovers)} in {folders}"), soft_wrap=True)
 
 
 def prune(
@@ -134,9 +134,9 @@ def _print_pruned(console: Console, before: dict[str, int], planned_removals: Se
     for heading in ("part of the home", "holds", "pruned", "of artifacts"):
         table.add_column(heading, justify="left" if heading.startswith("part") else "right", no_wrap=True)
     for part, size in sorted(before.items(), key=lambda each: -each[1]):
-        of_part = [each for each in planned_removals if part == f"store/{each.reference.kind}"]
-        pruned = readable_bytes(sum(each.bytes for each in of_part)) if of_part else "–"
-        table.add_row(part, readable_bytes(size), pruned, str(len(of_part)) if of_part else "–")
+        part_removals = [each for each in planned_removals if part == f"store/{each.reference.kind}"]
+        pruned = readable_bytes(sum(each.bytes for each in part_removals)) if part_removals else "–"
+        table.add_row(part, readable_bytes(size), pruned, str(len(part_removals)) if part_removals else "–")
     table.add_section()
     planned = sum(each.bytes for each in planned_removals)
     table.add_row("all", readable_bytes(sum(before.values())), readable_bytes(planned), str(len(planned_removals)))

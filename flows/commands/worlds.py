@@ -69,15 +69,15 @@ class Installed:
     """An installed world, made with its defaults, or the reason why it cannot be made here."""
 
     name: str
-    made: World | str
+    instance: World | str
 
     @property
     def lacks(self) -> str | None:
         """Why it cannot be played here: it cannot be made, or a program is missing. None: it can."""
-        if isinstance(self.made, str):
-            return f"cannot be made here: {self.made}"
+        if isinstance(self.instance, str):
+            return f"cannot be made here: {self.instance}"
         try:
-            self.made.require_programs()
+            self.instance.require_programs()
         except ValueError as error:
             return f"cannot be played here: {error}"
         return None
@@ -115,10 +115,10 @@ def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], Bas
     table.add_column("actions, and settings")
     for world in worlds:
         lacks = Text(world.lacks or "", style="dim")
-        if isinstance(world.made, str):
+        if isinstance(world.instance, str):
             table.add_row(Text(world.name), "", "", "", lacks)
         else:
-            *cells, actions = map(Text, _row(world.name, world.made, lines))
+            *cells, actions = map(Text, _row(world.name, world.instance, lines))
             table.add_row(*cells, Text("\n").join([actions, lacks]) if lacks else actions)
         table.add_section()
     return table
@@ -243,15 +243,15 @@ def _certify(
     counts = None if tokenizer is None else _token_counter(tokenizer)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     with showing_progress():
-        measured = certify(
+        certificate = certify(
             world,
             parameters=parameters,
             contract=contract,
             count_tokens=counts,
             tokenizer=tokenizer.name if tokenizer else "",
         )
-    write_certificate(measured, folder)
-    for remark in measured.remarks or ["No probe earned more than the random policy; no task stands out."]:
+    write_certificate(certificate, folder)
+    for remark in certificate.remarks or ["No probe earned more than the random policy; no task stands out."]:
         console.print(remark)
     for name in CERTIFICATE_FILES:
         console.print(f"wrote {folder / name}")
@@ -345,8 +345,8 @@ def serve(
         )
         if any(map(is_verifiers, worlds)):
             if len(worlds) > 1 or processes:
-                found = ", ".join([*worlds, *(f"--processes {each}" for each in processes or [])])
-                raise ValueError(f"an environment of verifiers is served alone, and on threads; found {found}")
+                arguments = ", ".join([*worlds, *(f"--processes {each}" for each in processes or [])])
+                raise ValueError(f"an environment of verifiers is served alone, and on threads; found {arguments}")
             options = {"host": host, "port": port, "other_hosts": allow_host or [], "token_variable": token_variable}
             raise typer.Exit(run_service(worlds[0], {**options, "limits": asdict(limits)}))
         serve_worlds(

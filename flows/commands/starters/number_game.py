@@ -59,15 +59,15 @@ class HiddenNumber(Environment):
         text = action.strip()
         if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= NUMBERS:
             return Step(self._observe(f"That is no number from 1 to {NUMBERS}."), valid=False, effective=False)
-        asked, before = int(text), (self.lowest, self.highest)
-        if asked == self.hidden:
-            return Step(Observation(f"{asked} it is."), {"found": 1.0}, terminated=True, success=True)
-        if asked < self.hidden:
-            self.lowest = max(self.lowest, asked + 1)
+        guess, before = int(text), (self.lowest, self.highest)
+        if guess == self.hidden:
+            return Step(Observation(f"{guess} it is."), {"found": 1.0}, terminated=True, success=True)
+        if guess < self.hidden:
+            self.lowest = max(self.lowest, guess + 1)
         else:
-            self.highest = min(self.highest, asked - 1)
-        said = "higher" if asked < self.hidden else "lower"
-        return Step(self._observe(f"It is {said}."), {"found": 0.0}, effective=before != (self.lowest, self.highest))
+            self.highest = min(self.highest, guess - 1)
+        hint = "higher" if guess < self.hidden else "lower"
+        return Step(self._observe(f"It is {hint}."), {"found": 0.0}, effective=before != (self.lowest, self.highest))
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """A good move: demonstrations are its, and every table has its score."""
@@ -78,6 +78,6 @@ class HiddenNumber(Environment):
         """Uniform over all numbers."""
         return ScriptedAction("any", (str(generator.integers(1, NUMBERS + 1)),))
 
-    def _observe(self, said: str) -> Observation:
+    def _observe(self, text: str) -> Observation:
         # Equal states have equal names: some credit rules compare what was done in one state.
-        return Observation(said, state=f"{self.lowest}-{self.highest}")
+        return Observation(text, state=f"{self.lowest}-{self.highest}")

@@ -23,12 +23,12 @@ def _advantages(batch: tw.CreditBatch, *, scale: Scale = 1.0) -> tw.Ragged:
     Keyword parameters are the rule's options.
     """
 
-    def compared(rewards: np.ndarray) -> np.ndarray:
+    def centred(rewards: np.ndarray) -> np.ndarray:
         """What each trajectory of a group gets, of the rewards of all of them."""
         return scale * (rewards - rewards.mean())
 
     # "merged": the outcome and all turn rewards, summed. `batch.turn_rewards` has them one by one.
-    return batch.on_every_turn(batch.in_groups(batch.totals("merged"), compared))
+    return batch.on_every_turn(batch.in_groups(batch.totals("merged"), centred))
 
 
 own_rule = tw.Estimator(
