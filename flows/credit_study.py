@@ -114,29 +114,29 @@ def study_credit(
     exist, and runs that differ from one another, or from the experiment, in more than their rules.
     """
     _require_sense(experiment, tasks, replay_count)
-    compared = list(runs(*success)) if success else []
-    recorded = _recorded_success(experiment, compared) if compared else None
-    named = None if policy is None else find_policy(policy)
-    display = Display(Console(quiet=quiet), _expected_stages(experiment, named is None, tasks, critic_rollouts))
+    success_runs = list(runs(*success)) if success else []
+    recorded_success = _recorded_success(experiment, success_runs) if success_runs else None
+    stored_policy = None if policy is None else find_policy(policy)
+    display = Display(Console(quiet=quiet), _expected_stages(experiment, stored_policy is None, tasks, critic_rollouts))
     with display.showing():
         materials = prepare_materials(experiment)
-        if named is None:
+        if stored_policy is None:
             prepared = prepare_policy(experiment, materials)
         else:
-            _require_vocabulary(named, materials)
-            prepared = Prepared(**vars(materials), warm_start=named)
+            _require_vocabulary(stored_policy, materials)
+            prepared = Prepared(**vars(materials), warm_start=stored_policy)
         artifacts = _stages(experiment, prepared, tasks, replay_count, critic_rollouts)
     study = read_study(artifacts.study)
     about = _about(experiment, prepared.warm_start, artifacts, replay_count, critic_rollouts)
-    held: list[SuccessStudy] = []
-    if recorded is not None:
-        titles, at_budgets = recorded
+    success_studies: list[SuccessStudy] = []
+    if recorded_success is not None:
+        titles, at_budgets = recorded_success
         seed = seeding.derive(experiment.evaluation.seed, FOLDER)
-        held += [success_study(study, titles, each, seed=seed) for each in at_budgets]
-        about |= {"runs": ", ".join(dict.fromkeys(run.ablation for run in compared))}
+        success_studies += [success_study(study, titles, each, seed=seed) for each in at_budgets]
+        about |= {"runs": ", ".join(dict.fromkeys(run.ablation for run in success_runs))}
     folder = project_root() / "results" / FOLDER
-    write_study(study, about, folder, held)
-    return StudyRun(study, artifacts.study.digest, about, folder, held, display.computed, display.found)
+    write_study(study, about, folder, success_studies)
+    return StudyRun(study, artifacts.study.digest, about, folder, success_studies, display.computed, display.found)
 
 
 def find_policy(name: str) -> Reference:
@@ -166,11 +166,11 @@ def write_study(study: Study, about: Mapping[str, str], folder: Path, success: S
     write_whole(folder / f"{figure.name}.png", figure.png())
     for earlier in folder.glob("success*"):  # of a study that was held against runs
         earlier.unlink()
-    drawn = [success_figure(each) for each in success]
-    for each in drawn:
+    figures = [success_figure(each) for each in success]
+    for each in figures:
         write_whole(folder / f"{each.name}.csv", as_csv(each.header, each.data))
         write_whole(folder / f"{each.name}.png", each.png())
-    names = [f"{each.name}.png" for each in drawn]
+    names = [f"{each.name}.png" for each in figures]
     write_whole(folder / "README.md", page(study, about, f"{figure.name}.png", [*zip(success, names, strict=True)]))
 
 
@@ -219,7 +219,7 @@ def _stages(
     policy, tokenizer = prepared.warm_start, prepared.tokenizer
     seed = seeding.derive(experiment.evaluation.seed, "credit study")
     play = dict(play_parameters(experiment))
-    sampled = EpisodesParameters(
+    episode_parameters = EpisodesParameters(
         **play,
         compute=compute,
         tasks=tasks,
@@ -232,8 +232,8 @@ def _stages(
             parameters, policy=policy, tokenizer=tokenizer, task_set=prepared.validation_task_set, label=label
         )
         for parameters, label in (
-            (sampled, "credit study"),
-            (sampled.changed(replicas=1, temperature=0.0), "credit study: greedy"),
+            (episode_parameters, "credit study"),
+            (episode_parameters.changed(replicas=1, temperature=0.0), "credit study: greedy"),
         )
     )
     replayed = [  # a task at a time, so that what a kill loses is one task's
@@ -259,10 +259,10 @@ def _stages(
     ]
     run = _with_critic(experiment, prepared, episodes)
     critic = _fitted_critic(run, critic_rollouts)
-    read = Iteration(critic_rollouts + 1, Models(policy, critic), None, {"rollout": episodes})
-    values = value_rollout(run, read).make()
+    iteration = Iteration(critic_rollouts + 1, Models(policy, critic), None, {"rollout": episodes})
+    values = value_rollout(run, iteration).make()
     rescored: dict[str, Reference] = {
-        need: rescore_rollout(run, read, need).make() for need in RESCORED if _is_needed(need, experiment)
+        need: rescore_rollout(run, iteration, need).make() for need in RESCORED if _is_needed(need, experiment)
     }
     study = credit_study(
         StudyParameters(
@@ -353,14 +353,14 @@ def _require_vocabulary(policy: Reference, materials: Materials) -> None:
     """Raise ConfigurationError if the policy's vocabulary is smaller than that of the experiment's tokenizer."""
     from turnwise.policy.tokenizer import load_tokenizer
 
-    known = json.loads((default_store().folder(policy, ["config.json"]) / "config.json").read_text(encoding="utf-8"))[
-        "vocab_size"
-    ]
+    vocabulary_size = json.loads(
+        (default_store().folder(policy, ["config.json"]) / "config.json").read_text(encoding="utf-8")
+    )["vocab_size"]
     needed = len(load_tokenizer(default_store().folder(materials.tokenizer)))
-    if known < needed:
+    if vocabulary_size < needed:
         raise ConfigurationError(
             f"the policy must have been trained with the experiment's tokenizer, of {needed} tokens; {policy} knows "
-            f"{known}: name the overlay that it was trained with",
+            f"{vocabulary_size}: name the overlay that it was trained with",
             "TW-foreign-tokenizer",
         )
 
@@ -385,8 +385,8 @@ def _about(
     replay_count: int,
     critic_rollouts: int,
 ) -> dict[str, str]:
-    episodes, critic = (default_store().metrics(made) for made in (artifacts.episodes, artifacts.critic))
-    replays_of_tasks = [default_store().metrics(of_task) for of_task in artifacts.replays]
+    episodes, critic = (default_store().metrics(artifact) for artifact in (artifacts.episodes, artifacts.critic))
+    replays_of_tasks = [default_store().metrics(task_replays) for task_replays in artifacts.replays]
     replayed = {
         name: math.fsum(each[name] for each in replays_of_tasks) for name in ("states", "sampled_tokens", "lost")
     }

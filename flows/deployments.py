@@ -171,11 +171,12 @@ def _is_approved(experiment: Experiment) -> bool:
 
 def _run_name() -> str:
     """The name of a flow run: its flow and parameters, written as on the command line."""
-    named = runtime.flow_run.parameters
-    changes = Changes.model_validate(named["changes"]).settings()
-    settings = [f"{key}={value}" for key, value in {**changes, **(named["settings"] or {})}.items()]
-    chosen = [str(named[name]) for name in ("variant", "seed") if named.get(name) is not None]
-    return " ".join([runtime.flow_run.flow_name, *(named["overlays"] or [named["parameters"]]), *chosen, *settings])
+    parameters = runtime.flow_run.parameters
+    changes = Changes.model_validate(parameters["changes"]).settings()
+    settings = [f"{key}={value}" for key, value in {**changes, **(parameters["settings"] or {})}.items()]
+    variant_and_seed = [str(parameters[name]) for name in ("variant", "seed") if parameters.get(name) is not None]
+    files = parameters["overlays"] or [parameters["parameters"]]
+    return " ".join([runtime.flow_run.flow_name, *files, *variant_and_seed, *settings])
 
 
 @flow(name="prepare", flow_run_name=_run_name)
@@ -285,9 +286,9 @@ def sweep(
         seeds: how many seeds each candidate gets, 1 to 100.
         random: how many candidates are drawn, at most 1,000; by default every combination of the values is tried.
     """
-    tried = candidates(values, random)
-    chosen = sweep_experiment(_load(parameters, overlays, changes, settings), tried, variant, seeds)
-    result = run_flow(compare_values, chosen, tried)
+    trials = candidates(values, random)
+    sweep_ablation = sweep_experiment(_load(parameters, overlays, changes, settings), trials, variant, seeds)
+    result = run_flow(compare_values, sweep_ablation, trials)
     result.require_whole()
     return result.digest
 
@@ -317,15 +318,15 @@ def credit_study(
         replays: how often each state is played on, 1 to 10,000.
         success: recorded runs or ablations with whose success each rule's closeness to the truth is compared.
     """
-    chosen = _load(parameters, overlays, changes, settings)
-    return run_flow(study_credit, chosen, policy, tasks, replays, success or ()).digest
+    experiment = _load(parameters, overlays, changes, settings)
+    return run_flow(study_credit, experiment, policy, tasks, replays, success or ()).digest
 
 
-def _compare(chosen: Experiment, approval: bool) -> str | State[Any]:
+def _compare(experiment: Experiment, approval: bool) -> str | State[Any]:
     """The digest of an ablation, or a cancelled state. Raises TrainingEnded where a fault has left out runs."""
-    if approval and not _is_approved(chosen):
+    if approval and not _is_approved(experiment):
         return Cancelled(message="The plan was not approved.")
-    result = run_flow(comparison, chosen)
+    result = run_flow(comparison, experiment)
     result.require_whole()
     return result.digest
 

@@ -58,8 +58,8 @@ def signal_at_start(experiment: Experiment, evaluation: Reference) -> InitialSig
     if not trajectories:
         return None
     # Rejection-sampling fine-tuning imitates the best of all episodes.
-    compared = experiment.optimization.method == "reinforcement" and estimator_of(experiment.credit.estimator).grouped
-    return initial_signal(trajectories, experiment.rewards, experiment.rollout, grouped=compared)
+    grouped = experiment.optimization.method == "reinforcement" and estimator_of(experiment.credit.estimator).grouped
+    return initial_signal(trajectories, experiment.rewards, experiment.rollout, grouped=grouped)
 
 
 def probe_policy(run: Run, iteration: Iteration) -> Call:
@@ -128,12 +128,12 @@ def early_end(run: Run) -> EarlyEnd | None:
     if guard is not None:
         count = record.in_a_row[guard]
         good = run.sampler_of(iteration.number - count).policy
-        seen = f"its condition held in the last {count} iterations of {run.name}, up to {iteration.number}"
-        said = message(guard, seen, str(good))
-        return EarlyEnd(iteration=iteration.number, planned=planned, cause="guard", by=(guard,), message=said)
+        evidence = f"its condition held in the last {count} iterations of {run.name}, up to {iteration.number}"
+        reason = message(guard, evidence, str(good))
+        return EarlyEnd(iteration=iteration.number, planned=planned, cause="guard", by=(guard,), message=reason)
     if record.alarm.response == "stop":
-        by, said = tuple(record.alarm.raised), _stopped(run, record.alarm)
-        return EarlyEnd(iteration=iteration.number, planned=planned, cause="alarm", by=by, message=said)
+        by, reason = tuple(record.alarm.raised), _stop_message(run, record.alarm)
+        return EarlyEnd(iteration=iteration.number, planned=planned, cause="alarm", by=by, message=reason)
     return None
 
 
@@ -195,16 +195,16 @@ def guarded(run: Run, iteration: Iteration) -> Iterator[None]:
         yield
     except (MismatchError, NotFiniteError) as error:
         name = "mismatch" if isinstance(error, MismatchError) else "not_finite"
-        seen = f"in the update of {run.label(iteration)} {error.message.rstrip('.')}"
-        raise TrainingEnded(message(name, seen, str(iteration.before.policy)), error.code, name) from error
+        evidence = f"in the update of {run.label(iteration)} {error.message.rstrip('.')}"
+        raise TrainingEnded(message(name, evidence, str(iteration.before.policy)), error.code, name) from error
 
 
-def _stopped(run: Run, alarm: AlarmRecord) -> str:
-    seen = "; ".join(alarm.raised.values())
-    again = f" after {alarm.returns} returns" if alarm.returns else ""
+def _stop_message(run: Run, alarm: AlarmRecord) -> str:
+    evidence = "; ".join(alarm.raised.values())
+    returns = f" after {alarm.returns} returns" if alarm.returns else ""
     return (
         f"monitors must stay within the bounds of alarms.rules; {run.name} was stopped at iteration "
-        f"{alarm.iteration}{again}: {seen}. The last healthy policy, {run.sampler_of(alarm.healthy).policy}, "
+        f"{alarm.iteration}{returns}: {evidence}. The last healthy policy, {run.sampler_of(alarm.healthy).policy}, "
         f"sampled iteration {alarm.healthy}. What may help: a lower optimization.learning_rate, selection.rule: "
         "uncertainty, wider clips; alarms.response: log goes on all the same"
     )

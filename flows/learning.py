@@ -99,19 +99,19 @@ def rescore_rollout(run: Run, iteration: Iteration, need: Rescored) -> Call:
     """What a credit rule needs of the policy that sampled the rollout, or of the warm start, by token or by turn."""
     experiment = run.experiment
     teacher = teacher_of(experiment.credit) if need == "hindsight" else None
-    of_start = need == "start_answer_scores"
+    under_warm_start = need == "start_answer_scores"
     plays = need != "score_norms" and teacher is None
     return call(
         rescore,
         lambda: RescoreParameters(
-            need="answer_scores" if of_start else need,
+            need="answer_scores" if under_warm_start else need,
             learner=learner_of_policy(experiment),
             temperature=experiment.rollout.temperature,
             micro_batch_tokens=experiment.optimization.micro_batch_tokens,
             play=play_parameters(experiment) if plays else None,
             teacher=None if teacher is None else outside_model(teacher, key="credit.options.teacher"),
         ),
-        policy=run.prepared.warm_start if of_start else iteration.sampler.policy,
+        policy=run.prepared.warm_start if under_warm_start else iteration.sampler.policy,
         rollout=iteration.rollout,
         tokenizer=run.prepared.tokenizer if need != "score_norms" else None,
         label=run.label(iteration),

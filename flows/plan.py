@@ -157,11 +157,11 @@ def stages_not_called(run: Run) -> Counter[str]:
     if run.ended is None:
         return Counter()
     optimization = run.experiment.optimization.model_copy(update={"iterations": run.ended.iteration})
-    ended = run.experiment.model_copy(update={"optimization": optimization})
-    planned, called = (
-        Counter(each.kind for each in stages_of_run(own, run.variant, run.seed)) for own in (run.experiment, ended)
+    shorter = run.experiment.model_copy(update={"optimization": optimization})
+    planned, actual = (
+        Counter(each.kind for each in stages_of_run(own, run.variant, run.seed)) for own in (run.experiment, shorter)
     )
-    return planned - called
+    return planned - actual
 
 
 class _Way:
@@ -174,13 +174,13 @@ class _Way:
 
     def take(self, call: Call) -> Reference:
         """Add a call to the plan; the result that is recorded, or what stands for it."""
-        key, recorded = None, None
+        key, result = None, None
         if self._looks:
             # What the stage reads may not be to be had here: then it is not recorded either.
             with suppress(TurnwiseError, OSError):
-                key, recorded = call.key, call.recorded()
-        self.stages.append(PlannedStage(call.stage, call.label, self._run, self._iteration, key, recorded, call))
-        return recorded or call.unrecorded
+                key, result = call.key, call.recorded()
+        self.stages.append(PlannedStage(call.stage, call.label, self._run, self._iteration, key, result, call))
+        return result or call.unrecorded
 
     def train_all(self, experiment: Experiment, prepared: Prepared, warm_start: Reference) -> list[Run]:
         """All runs that are needed; where their results are not recorded, what is decided is not known, so at most."""
@@ -189,8 +189,8 @@ class _Way:
             runs |= {each: self._train(experiment, prepared, each) for each in names}
             if any(isinstance(each, Unrecorded) for each in [warm_start, *(runs[name].test for name in names)]):
                 racing = {variant for variant, _ in names}
-                left = [each for each in every_run(experiment) if each[0] in racing and each not in runs]
-                runs |= {each: self._train(experiment, prepared, each) for each in left}
+                remaining = [each for each in every_run(experiment) if each[0] in racing and each not in runs]
+                runs |= {each: self._train(experiment, prepared, each) for each in remaining}
                 break
         return list(runs.values())
 

@@ -134,7 +134,7 @@ def prepare_policy(experiment: Experiment, materials: Materials, make: Make = Ca
         )
     )
     if experiment.warm_start.enabled:
-        learned = call(
+        warm_start_call = call(
             warm_start,
             lambda: WarmStartParameters(
                 **dict(_imitation_parameters(experiment)), compute=experiment.compute, warm_start=experiment.warm_start
@@ -144,7 +144,7 @@ def prepare_policy(experiment: Experiment, materials: Materials, make: Make = Ca
             demonstrations=materials.demonstrations,
             task_set=materials.validation_task_set,  # where it stops depends on these, so never on the test tasks
         )
-        policy = make(learned)
+        policy = make(warm_start_call)
     return Prepared(**vars(materials), warm_start=policy)
 
 

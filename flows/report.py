@@ -55,8 +55,8 @@ def open_record(experiment: Experiment, prepared: Prepared) -> AblationRecord:
 
 def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
-    declared = all_dependencies()
-    stages = [declared[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in iteration_stages.STAGES))]
+    dependencies = all_dependencies()
+    stages = [dependencies[name] for name in (*STAGES_OF_PREPARATION, *(each.task for each in iteration_stages.STAGES))]
     kernels = sorted({module for stage in stages for module in stage.computing_modules})
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
     plugins = sorted({module for variant in variants for module in plugin_modules_of(variant)})
@@ -160,8 +160,8 @@ def publish(
     write_results(folder, data, digests)
     sentences = [] if data.outcomes is None else data.outcomes.sentences()
     seeds = [] if data.race is None else race_sentences(data.race)
-    written = None if data.costs is None else data.costs.at_budget
-    budget = [] if written is None else budget_sentences(written)
+    at_budget = None if data.costs is None else data.costs.at_budget
+    budget = [] if at_budget is None else budget_sentences(at_budget)
     record.tracked.close(
         folder / "report.html",
         digest,

@@ -30,10 +30,10 @@ def turn_limit(run: Run, number: int) -> int | None:
     It is set by the iteration before or, with a lag, by the one before that: the last whose results are known when
     sampling begins.
     """
-    known = number - 1 - run.experiment.rollout.lag
-    if known <= 0 or isinstance(run.iterations[known - 1].health, Unrecorded):
+    latest = number - 1 - run.experiment.rollout.lag
+    if latest <= 0 or isinstance(run.iterations[latest - 1].health, Unrecorded):
         return run.experiment.first_turn_limit(number)
-    return run.experiment.below_the_worlds(read_health(run.iterations[known - 1].health).horizon.limit)
+    return run.experiment.below_the_worlds(read_health(run.iterations[latest - 1].health).horizon.limit)
 
 
 def roll_out(run: Run, iteration: Iteration, round: int = 0) -> Call:

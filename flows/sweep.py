@@ -65,8 +65,8 @@ class SweepResult(ComputedRuns):
 
 def sweep_seeds(experiment: Experiment, number: int) -> list[int]:
     """So many seeds, none of which the experiment's own comparison uses."""
-    taken = set(experiment.ablation.all_seeds)
-    return list(itertools.islice((seed for seed in itertools.count(FIRST_SEED) if seed not in taken), number))
+    used_seeds = set(experiment.ablation.all_seeds)
+    return list(itertools.islice((seed for seed in itertools.count(FIRST_SEED) if seed not in used_seeds), number))
 
 
 def sweep_experiment(
@@ -85,9 +85,9 @@ def sweep_experiment(
         "variants": [candidate.name for candidate in candidates],
     }
     values["variants"] = {candidate.name: _changes(candidate, values) for candidate in candidates}
-    chosen = build(values, like=experiment)
-    require_distinct_variants(chosen)
-    return chosen
+    sweep_ablation = build(values, like=experiment)
+    require_distinct_variants(sweep_ablation)
+    return sweep_ablation
 
 
 def _changes(candidate: Candidate, values: Mapping[str, object]) -> dict[str, object]:
@@ -170,13 +170,13 @@ def _report(
         share=column.percent,
     )
     tasks = len(tasks_of(prepared.validation_task_set, "validation"))
-    ended = [ended_run(run.variant, run.seed, run.ended) for run in runs if run.ended is not None]
+    early_ends = [ended_run(run.variant, run.seed, run.ended) for run in runs if run.ended is not None]
     return SweepReport(
         list(candidates),
         experiment.ablation.all_seeds,
         tasks,
         judgement,
-        collected([run.variant for run in runs], ended, left_out),
+        collected([run.variant for run in runs], early_ends, left_out),
     )
 
 

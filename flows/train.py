@@ -173,18 +173,18 @@ def iterate(run: Run, number: int, make: Make, sampler: Sampler | None = None) -
 
 def _evaluate(run: Run, iteration: Iteration, make: Make) -> None:
     """Evaluate the iteration's policy on the validation task set, and at training's turn limit if that is lower."""
-    of_policy = partial(evaluation, run.label(iteration), run.experiment, "validation", run.prepared, iteration.policy)
-    iteration.made["evaluation"] = make(of_policy())
+    evaluate = partial(evaluation, run.label(iteration), run.experiment, "validation", run.prepared, iteration.policy)
+    iteration.made["evaluation"] = make(evaluate())
     if iteration.limit is not None:
-        iteration.made["evaluation_at_horizon"] = make(of_policy(iteration.limit))
+        iteration.made["evaluation_at_horizon"] = make(evaluate(iteration.limit))
 
 
 def play_test_tasks(run: Run, make: Make) -> None:
     """Evaluate the policy that the run has ended with on the test task set, and at training's turn limit likewise."""
-    of_policy = partial(evaluation, f"{run.name} {ON_TEST_TASKS}", run.experiment, "test", run.prepared, run.policy)
-    run.test = make(of_policy())
+    evaluate = partial(evaluation, f"{run.name} {ON_TEST_TASKS}", run.experiment, "test", run.prepared, run.policy)
+    run.test = make(evaluate())
     if (limit := run.iterations[-1].limit) is not None:
-        run.test_at_horizon = make(of_policy(limit))
+        run.test_at_horizon = make(evaluate(limit))
 
 
 def _prune_behind(run: Run) -> None:
@@ -218,9 +218,9 @@ def _prune_behind(run: Run) -> None:
 def _new_links(run: Run) -> Iterator[RetentionEntry]:
     """The policies and critics that the last iteration has made, and before those of the first the initial critic."""
     iteration = run.iterations[-1]
-    begun = iteration.before
-    if len(run.iterations) == 1 and begun.critic is not None and begun.critic != begun.policy:
-        yield RetentionEntry(begun.critic)
+    before = iteration.before
+    if len(run.iterations) == 1 and before.critic is not None and before.critic != before.policy:
+        yield RetentionEntry(before.critic)
     for stage, artifact in iteration_stages.iteration_artifacts(iteration):
         if stage.follows and artifact != run.prepared.warm_start:
             yield RetentionEntry(artifact, iteration.evaluation if artifact == iteration.policy else None)

@@ -90,14 +90,14 @@ def credit_again(
     display = Display(Console(quiet=quiet), Counter(["credit", "first_steps"]))
     with display.showing():
         if not remake:
-            _require_kept(run, number, "its rollout", iteration.rollout, EVERYTHING)
-        _score_again(run, state, iteration, recorded, artifacts, remake)
+            _require_files(run, number, "its rollout", iteration.rollout, EVERYTHING)
+        _recompute_scores(run, state, iteration, recorded, artifacts, remake)
         credits = {RECORDED: artifacts["credit"], WHAT_IF: credit_rollout(state, iteration).make()}
-        kept = "everything" if remake else _kept_of_policy(iteration)
+        files = "everything" if remake else _retained_files(iteration)
         both = {RECORDED: recorded, WHAT_IF: experiment}
-        taken = kept == "everything"
-        steps = None if kept == "nothing" else _first_steps(run, number, both, credits, iteration, artifacts, taken)
-    notes = [] if taken else [WITHOUT[kept].format(policy=iteration.before.policy)]
+        can_step = files == "everything"
+        steps = None if files == "nothing" else _first_steps(run, number, both, credits, iteration, artifacts, can_step)
+    notes = [] if can_step else [WITHOUT[files].format(policy=iteration.before.policy)]
     return Recredited(both, credits, iteration.rollout, iteration.before.policy, steps, notes)
 
 
@@ -105,16 +105,16 @@ def _state(run: RecordedRun, number: int, experiment: Experiment) -> tuple[Run, 
     """The run and its iteration as they were before credit was given."""
     artifacts = run.artifacts
     prepared = Prepared(**artifacts.prepared)
-    before, made = _before(run, number), artifacts.iterations[number - 1]
+    before, outputs = _before(run, number), artifacts.iterations[number - 1]
     lagged = experiment.rollout.lag and number > 1 and "returned" not in artifacts.iterations[number - 2]
     earlier = _before(run, number - 1) if lagged else None
-    known = number - 1 - experiment.rollout.lag
+    latest = number - 1 - experiment.rollout.lag
     limit = (
-        experiment.below_the_worlds(read_health(artifacts.iterations[known - 1]["health"]).horizon.limit)
-        if known > 0
+        experiment.below_the_worlds(read_health(artifacts.iterations[latest - 1]["health"]).horizon.limit)
+        if latest > 0
         else experiment.first_turn_limit(number)
     )
-    iteration = Iteration(number, before, limit, {"rollout": made["rollout"]}, earlier=earlier)
+    iteration = Iteration(number, before, limit, {"rollout": outputs["rollout"]}, earlier=earlier)
     return Run(artifacts.variant, artifacts.seed, experiment, prepared, before, artifacts.start), iteration
 
 
@@ -126,36 +126,36 @@ def _before(run: RecordedRun, number: int) -> Models:
     return Models(last.get("returned", last["policy"]), None)
 
 
-def _score_again(
+def _recompute_scores(
     run: RecordedRun,
     state: Run,
     iteration: Iteration,
-    recorded: Experiment,
-    made: Mapping[str, Reference],
+    original: Experiment,
+    outputs: Mapping[str, Reference],
     remake: bool,
 ) -> None:
     """Add to the iteration what the other settings need besides the rollout: what the run has made, or is made now."""
     experiment = state.experiment
     if experiment.has_critic:
-        iteration.made["values"] = made["values"]
+        iteration.made["values"] = outputs["values"]
     needed = [*(["reference"] if experiment.optimization.reference is not None else []), *experiment.rescored]
     needed += ["greedy"] if experiment.plays_greedily else []
-    unmade = [name for name in needed if name not in made]
+    unmade = [name for name in needed if name not in outputs]
     if not remake and unmade:
         sampler = "the policy that sampled it", iteration.sampler.policy
         warm_start = "its warm start", state.prepared.warm_start
-        _require_kept(run, iteration.number, *(warm_start if {*unmade} <= OF_WARM_START else sampler), MODEL_FILES)
+        _require_files(run, iteration.number, *(warm_start if {*unmade} <= OF_WARM_START else sampler), MODEL_FILES)
     makers: dict[str, Callable[[Run, Iteration], Call]] = {
         "reference": score_under_warm_start,
         "greedy": play_greedily,
         **{need: partial(rescore_rollout, need=need) for need in experiment.rescored},
     }
     for name in needed:
-        iteration.made[name] = made[name] if name in made else makers[name](state, iteration).make()
+        iteration.made[name] = outputs[name] if name in outputs else makers[name](state, iteration).make()
     if experiment.selection.rule == "all":
         return
-    if (experiment.selection, experiment.rewards) == (recorded.selection, recorded.rewards) and "selection" in made:
-        iteration.made["selection"] = made["selection"]
+    if (experiment.selection, experiment.rewards) == (original.selection, original.rewards) and "selection" in outputs:
+        iteration.made["selection"] = outputs["selection"]
     else:
         iteration.made["selection"] = select_groups(state, iteration, Call.make)
 
@@ -166,10 +166,10 @@ def _first_steps(
     experiments: Mapping[str, Experiment],
     credits: Mapping[str, Reference],
     iteration: Iteration,
-    made: Mapping[str, Reference],
-    taken: bool,
+    outputs: Mapping[str, Reference],
+    can_step: bool,
 ) -> FirstSteps:
-    scores = {RECORDED: made, WHAT_IF: iteration.made}
+    scores = {RECORDED: outputs, WHAT_IF: iteration.made}
     in_loss = {
         name: scores[name]["reference"]
         for name, each in experiments.items()
@@ -180,7 +180,7 @@ def _first_steps(
     reference = first_steps(
         FirstStepsParameters(
             updates={name: update_parameters(each, run.artifacts.seed, number) for name, each in experiments.items()},
-            taken=taken,
+            taken=can_step,
         ),
         policy=iteration.before.policy,
         rollout=iteration.rollout,
@@ -194,7 +194,7 @@ def _first_steps(
     return read_first_steps(reference)
 
 
-def _kept_of_policy(iteration: Iteration) -> Literal["everything", "weights", "nothing"]:
+def _retained_files(iteration: Iteration) -> Literal["everything", "weights", "nothing"]:
     """What retention has left of the policies whose gradient is computed."""
     store, policy = default_store(), iteration.before.policy
     if store.pruned(policy, MODEL_FILES) or store.pruned(iteration.sampler.policy, MODEL_FILES):
@@ -205,7 +205,7 @@ def _kept_of_policy(iteration: Iteration) -> Literal["everything", "weights", "n
     return "weights" if whole else "nothing"  # a critic on the trunk has a part in the gradient
 
 
-def _require_kept(run: RecordedRun, number: int, what: str, needed: Reference, files: Sequence[str]) -> None:
+def _require_files(run: RecordedRun, number: int, what: str, needed: Reference, files: Sequence[str]) -> None:
     """Raise ConfigurationError where files were pruned that are needed."""
     if default_store().pruned(needed, files):
         raise ConfigurationError(

@@ -39,8 +39,8 @@ def write_fingerprints(experiment: Experiment) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name, calls in calls_by_stage(experiment).items():
         tasks = {call.stage: digest_of(dependencies_of(call.task).beside_settings(call.parameters)) for call in calls}
-        written = definition_digest("flows.dvc.stages", WRITERS[name.partition("/")[0]], package="flows.dvc")
-        text = json.dumps({"files": written, **dict(sorted(tasks.items()))}, indent=1)
+        writer_digest = definition_digest("flows.dvc.stages", WRITERS[name.partition("/")[0]], package="flows.dvc")
+        text = json.dumps({"files": writer_digest, **dict(sorted(tasks.items()))}, indent=1)
         write_whole(folder / f"{name}.json", f"{text}\n")
 
 
@@ -55,9 +55,9 @@ def calls_by_stage(experiment: Experiment) -> dict[str, list[Call]]:
 
         return take
 
-    drawn = materials(experiment, into("prepare"))
-    evaluate_baselines(experiment, drawn, into("prepare"))
-    evaluate_warm_start(experiment, prepare_policy(experiment, drawn, into("warm_start")), into("warm_start"))
+    all_materials = materials(experiment, into("prepare"))
+    evaluate_baselines(experiment, all_materials, into("prepare"))
+    evaluate_warm_start(experiment, prepare_policy(experiment, all_materials, into("warm_start")), into("warm_start"))
     for variant in experiment.ablation.variants:
         stages = stages_of_run(experiment.variant(variant), variant, experiment.ablation.all_seeds[0])
         calls[f"train/{variant}"] = [each.call for each in stages]

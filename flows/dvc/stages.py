@@ -64,8 +64,9 @@ def materialise(stage: str, experiment: Experiment, variant: str | None = None, 
 
 def _stage_run_name() -> str:
     """The name of a stage's flow run, e.g. `train mt-grpo seed 1`."""
-    named = runtime.flow_run.parameters
-    return named["stage"] if named["variant"] is None else f"{named['stage']} {named['variant']} seed {named['seed']}"
+    parameters = runtime.flow_run.parameters
+    stage, variant = parameters["stage"], parameters["variant"]
+    return stage if variant is None else f"{stage} {variant} seed {parameters['seed']}"
 
 
 @flow(name="DVC stage", flow_run_name=_stage_run_name, validate_parameters=False, persist_result=False)
@@ -98,8 +99,8 @@ def materialise_warm_start(experiment: Experiment) -> None:
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         test = evaluate_warm_start(experiment, prepared)
     models = project_root() / "models"
-    learned = default_store().folder(prepared.warm_start) / CURVE_FILE  # none of a policy that is used as it was loaded
-    curve = json.loads(learned.read_text(encoding="utf-8")) if learned.is_file() else []
+    path = default_store().folder(prepared.warm_start) / CURVE_FILE  # none of a policy that is used as it was loaded
+    curve = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     columns = ("step", "loss", "validation")
     _write_policy(models / "warm_start", prepared.warm_start, prepared)
     write_whole(models / "warm_start.csv", as_csv(columns, ([check[name] for name in columns] for check in curve)))
@@ -130,8 +131,8 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     folder = project_root() / "runs" / variant / str(seed)
     _write_policy(folder / "policy", run.policy, prepared)
     assert run.test is not None, "the run has not been tested"
-    ended = {} if run.ended is None else {"ended": {"iteration": run.ended.iteration, "by": run.ended.reason}}
-    _write_json(folder / "metrics.json", {"test": _grouped(default_store().metrics(run.test)), **ended})
+    early_end = {} if run.ended is None else {"ended": {"iteration": run.ended.iteration, "by": run.ended.reason}}
+    _write_json(folder / "metrics.json", {"test": _grouped(default_store().metrics(run.test)), **early_end})
     _write_validation(folder / "validation.csv", run)
     _write_training(folder / "training.csv", run)
     _write_json(folder / DIGESTS_FILE, _digests(run, prepared))

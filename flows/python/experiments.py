@@ -12,7 +12,7 @@ from flows.runtime.server import keep_finished_runs
 from turnwise.config import overlays
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
-from turnwise.experiment import load as read
+from turnwise.experiment import load as load_experiment
 from turnwise.project import project_root
 from turnwise.store.default import use_storage
 
@@ -45,15 +45,15 @@ def load(
             installed.
     """
     path = project_root() / parameters
-    laid: list[overlays.Overlay] = [layer if isinstance(layer, Mapping) else Path(layer) for layer in layers]
-    chosen = settings if isinstance(settings, Mapping) else list(settings)
-    experiment = read(path, laid, chosen, to_plan=to_plan)
+    overlay_layers: list[overlays.Overlay] = [layer if isinstance(layer, Mapping) else Path(layer) for layer in layers]
+    values = settings if isinstance(settings, Mapping) else list(settings)
+    experiment = load_experiment(path, overlay_layers, values, to_plan=to_plan)
     keep_finished_runs(experiment.storage.keep_finished_days)
     use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
     if experiment.compute.engine != "vllm" or find_spec("vllm") is not None:
         return experiment
-    written = overlays.layered(path, laid, chosen).written(("compute", "engine"))
-    if experiment.compute.device != "cpu" or (written is not None and written.layer > 1):
+    engine_setting = overlays.layered(path, overlay_layers, values).written(("compute", "engine"))
+    if experiment.compute.device != "cpu" or (engine_setting is not None and engine_setting.layer > 1):
         if to_plan:  # for another machine, as the papers' experiments are on a laptop
             return experiment
         raise ConfigurationError(
@@ -61,4 +61,4 @@ def load(
         )
     tell(WITHOUT_VLLM)
     instead: overlays.Overlay = {"compute": {"engine": "embedded"}}
-    return read(path, [*laid, instead], chosen, to_plan=to_plan)
+    return load_experiment(path, [*overlay_layers, instead], values, to_plan=to_plan)

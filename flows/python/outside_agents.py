@@ -47,7 +47,7 @@ def record(
     temperature: float = 1.0,
     seed: int = 0,
     at_once: int = 64,
-    written: Callable[[dict[str, Any]], None] = lambda told: None,
+    written: Callable[[dict[str, Any]], None] = lambda rollout: None,
     tracking: str | None = None,
 ) -> Recording:
     """An endpoint for agents that own their loop, which records exact tokens and log-probabilities.
@@ -125,12 +125,14 @@ def learn(
     from tasks.credit.credit import CreditParameters, credit
     from tasks.update.update import update
 
-    played, answering = _reference(rollout), _reference(policy)
-    sections = _rewards(played, rewards)
+    episodes, answering = _reference(rollout), _reference(policy)
+    sections = _rewards(episodes, rewards)
     parameters = CreditParameters(rewards=sections, credit=experiment.credit, reference=None)
-    credited = credit(parameters, rollout=played)
-    learned = update(update_parameters(experiment, seed, number), policy=answering, rollout=played, credit=credited)
-    return Learned(credited, learned, default_store().metrics(learned))
+    credited = credit(parameters, rollout=episodes)
+    next_policy = update(
+        update_parameters(experiment, seed, number), policy=answering, rollout=episodes, credit=credited
+    )
+    return Learned(credited, next_policy, default_store().metrics(next_policy))
 
 
 def _policy(policy: str | Path, iteration: int | None, best: bool, tracking: str | None) -> AnsweringPolicy:
@@ -149,13 +151,13 @@ def _policy(policy: str | Path, iteration: int | None, best: bool, tracking: str
     return AnsweringPolicy(str(policy), reference, default_store().folder(artifacts.prepared["tokenizer"]))
 
 
-def _reference(named: Reference | str) -> Reference:
-    if isinstance(named, Reference):
-        return named
-    matches = matching_artifacts(default_store(), named) if "/" in named else []
+def _reference(reference: Reference | str) -> Reference:
+    if isinstance(reference, Reference):
+        return reference
+    matches = matching_artifacts(default_store(), reference) if "/" in reference else []
     if len(matches) != 1:
         raise ConfigurationError(
-            f"KIND/DIGEST must name one artifact of the store; {named!r} names "
+            f"KIND/DIGEST must name one artifact of the store; {reference!r} names "
             f"{', '.join(map(str, matches)) or 'none'}",
             "TW-ambiguous-digest",
         )

@@ -64,13 +64,13 @@ class RecordedRuns(Sequence[RecordedRun]):
     """
 
     def __init__(self, found: Sequence[RecordedRun], tracking: str) -> None:
-        self._found, self.tracking = tuple(found), tracking
+        self._runs, self.tracking = tuple(found), tracking
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._runs)
 
     def __iter__(self) -> Iterator[RecordedRun]:
-        return iter(self._found)
+        return iter(self._runs)
 
     @overload
     def __getitem__(self, which: int) -> RecordedRun: ...
@@ -78,30 +78,30 @@ class RecordedRuns(Sequence[RecordedRun]):
     def __getitem__(self, which: slice | str) -> RecordedRuns: ...
     def __getitem__(self, which: int | slice | str) -> RecordedRun | RecordedRuns:
         if isinstance(which, int):
-            return self._found[which]
+            return self._runs[which]
         if isinstance(which, slice):
-            return RecordedRuns(self._found[which], self.tracking)
-        chosen = [run for run in self._found if which in (run.name, run.artifacts.variant)]
-        if not chosen:
-            known = [run.name for run in self._found]
+            return RecordedRuns(self._runs[which], self.tracking)
+        matches = [run for run in self._runs if which in (run.name, run.artifacts.variant)]
+        if not matches:
+            known = [run.name for run in self._runs]
             raise ConfigurationError(
                 f"a run must be one of {', '.join(known)}, or a variant; found {which!r}{meant(which, known)}",
                 "TW-unknown-run",
             )
-        return RecordedRuns(chosen, self.tracking)
+        return RecordedRuns(matches, self.tracking)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} runs: {', '.join(run.name for run in self._found)}>"
+        return f"<{len(self)} runs: {', '.join(run.name for run in self._runs)}>"
 
     @property
     def one(self) -> RecordedRun:
         """The only run. Raises ConfigurationError where there are several."""
-        if len(self._found) > 1:
-            named = " or ".join(repr(run.name) for run in self._found)
+        if len(self._runs) > 1:
+            names = " or ".join(repr(run.name) for run in self._runs)
             raise ConfigurationError(
-                f"RUN must name one run; this names {len(self._found)}: say {named}", "TW-several-runs"
+                f"RUN must name one run; this names {len(self._runs)}: say {names}", "TW-several-runs"
             )
-        return self._found[0]
+        return self._runs[0]
 
     def results(self) -> pd.DataFrame:
         """The metrics on the test tasks, one row per run, then one per baseline policy and warm start.
@@ -110,14 +110,14 @@ class RecordedRuns(Sequence[RecordedRun]):
         an alarm has ended a run, `ended_at` and `ended_by` say after which iteration, and by what.
         """
         rows: list[Row] = []
-        for run in self._found:
+        for run in self._runs:
             artifacts = run.artifacts
             if artifacts.test is not None:
-                tested = evaluation_metrics("test", artifacts.test, artifacts.test_at_horizon)
+                test_metrics = evaluation_metrics("test", artifacts.test, artifacts.test_at_horizon)
                 end = run.ended
-                ended = {} if end is None else {"ended_at": end.iteration, "ended_by": end.reason}
-                rows.append(_named(run) | {"kind": "run"} | ended | tested)
-        for name, reference in dict.fromkeys(each for run in self._found for each in run.baselines.items()):
+                end_columns = {} if end is None else {"ended_at": end.iteration, "ended_by": end.reason}
+                rows.append(_run_columns(run) | {"kind": "run"} | end_columns | test_metrics)
+        for name, reference in dict.fromkeys(each for run in self._runs for each in run.baselines.items()):
             rows.append({"run": name, "kind": "baseline"} | evaluation_metrics("test", reference, None))
         return _frame(rows)
 
@@ -128,8 +128,8 @@ class RecordedRuns(Sequence[RecordedRun]):
         """
         return _frame(
             [
-                _named(run) | {"iteration": number} | metrics
-                for run in self._found
+                _run_columns(run) | {"iteration": number} | metrics
+                for run in self._runs
                 for number, metrics in curves_of(run.artifacts).items()
             ]
         )
@@ -177,7 +177,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         Raises:
             ConfigurationError: the runs were not tested alike, or one has not been tested.
         """
-        groups = grouped(self._found)
+        groups = grouped(self._runs)
         if not anyway:
             require_comparable(how_tested(groups))
         return judged(groups, success)
@@ -194,7 +194,7 @@ class RecordedRuns(Sequence[RecordedRun]):
 
         `rules` are variants and `worlds` names of worlds; empty: all that these runs have.
         """
-        return collect_suite(self._found, rules, worlds)
+        return collect_suite(self._runs, rules, worlds)
 
     def export(self, folder: Path, *, iteration: int | None = None, best: bool = False) -> Reference:
         """Write the policy of the only run into an empty folder, for transformers and vLLM, with a model card.
@@ -225,7 +225,7 @@ class RecordedRuns(Sequence[RecordedRun]):
         folder that holds something.
         """
         require_empty(folder)
-        write_for(tracker, self._found, folder)
+        write_for(tracker, self._runs, folder)
 
     def policy(self, *, iteration: int | None = None, best: bool = False) -> OpenedPolicy:
         """The policy of the only run as a transformers model on the CPU, with its tokenizer.
@@ -252,14 +252,14 @@ class RecordedRuns(Sequence[RecordedRun]):
     ) -> Iterator[tuple[Row, ShownEpisode]]:
         """The episodes, each with what names its run."""
         wanted = Wanted(occasion=split, mode=mode, iterations=iterations)
-        played: set[tuple[str, Reference]] = set()  # evaluations of baselines, which the runs of an ablation share
-        for run in self._found:
+        seen: set[tuple[str, Reference]] = set()  # evaluations of baselines, which the runs of an ablation share
+        for run in self._runs:
             batches = range(1, len(run.artifacts.iterations) + 1)
             for episode in [*in_training(run, wanted, batches), *on_task_sets(run, wanted)]:
-                yield _named(run), episode
+                yield _run_columns(run), episode
             if baselines:
-                new = {name: each for name, each in run.baselines.items() if (name, each) not in played}
-                played.update(new.items())
+                new = {name: each for name, each in run.baselines.items() if (name, each) not in seen}
+                seen.update(new.items())
                 for episode in baseline_episodes(replace(run, baselines=new), wanted):
                     yield {"run": episode.policy}, episode
 
@@ -275,7 +275,7 @@ def runs(*wanted: str, tracking: str | None = None) -> RecordedRuns:
     return RecordedRuns(list(by_id.values()), uri)
 
 
-def _named(run: RecordedRun) -> Row:
+def _run_columns(run: RecordedRun) -> Row:
     return {"run": run.name, "variant": run.artifacts.variant, "seed": run.artifacts.seed}
 
 
@@ -290,10 +290,10 @@ def _episode_rows(episodes: Iterable[tuple[Row, ShownEpisode]]) -> Iterator[Row]
 
     `return` is the weighted sum of rewards as in training; `reward/NAME` and `world/NAME` are raw sums over the turns.
     """
-    for named, episode in episodes:
+    for run_columns, episode in episodes:
         trajectory = episode.sample.trajectory
         yield {
-            **named,
+            **run_columns,
             **_where(episode),
             "ending": trajectory.ending.value,
             "success": trajectory.success,
@@ -307,11 +307,11 @@ def _episode_rows(episodes: Iterable[tuple[Row, ShownEpisode]]) -> Iterator[Row]
 
 def _turn_rows(episodes: Iterable[tuple[Row, ShownEpisode]]) -> Iterator[Row]:
     """One row per turn, after what names its run and its episode; `advantage` is None where it was not trained on."""
-    for named, episode in episodes:
+    for run_columns, episode in episodes:
         sample = episode.sample
         for place, turn in enumerate(sample.trajectory.turns):
             yield {
-                **named,
+                **run_columns,
                 **_where(episode),
                 "turn": place,
                 "kind": turn.kind.value,

@@ -40,8 +40,8 @@ class FinishedAblation(RecordedRuns):
     def __init__(self, experiment: Experiment, result: AblationResult) -> None:
         self.experiment, self.result = experiment, result
         self.report = AblationReport(result.report, result.folder)
-        recorded = runs(result.recorded_as, tracking=tracking_uri(experiment))
-        super().__init__(list(recorded), recorded.tracking)
+        recorded_runs = runs(result.recorded_as, tracking=tracking_uri(experiment))
+        super().__init__(list(recorded_runs), recorded_runs.tracking)
 
     @property
     def digest(self) -> str:
@@ -59,8 +59,8 @@ class FinishedAblation(RecordedRuns):
         return self.result.left_out
 
     def __repr__(self) -> str:
-        computed, found = self.result.computed, self.result.found
-        return f"<ablation {self.experiment.ablation.name}: {computed} stages computed, {found} found; {self.digest}>"
+        counts = f"{self.result.computed} stages computed, {self.result.found} found"
+        return f"<ablation {self.experiment.ablation.name}: {counts}; {self.digest}>"
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
@@ -183,12 +183,12 @@ def sweep(
     """
     prepare_process()
     choices = {key: each if isinstance(each, Range) else list(each) for key, each in values.items()}
-    tried = candidates(choices, random)
+    trials = candidates(choices, random)
     ready_to_run(experiment, Console(quiet=quiet), processes)
     from flows.sweep import sweep as compare_values  # imports Prefect
     from flows.sweep import sweep_experiment
 
-    return run_flow(compare_values, sweep_experiment(experiment, tried, variant, seeds), tried, processes, quiet)
+    return run_flow(compare_values, sweep_experiment(experiment, trials, variant, seeds), trials, processes, quiet)
 
 
 def _publish_recorded(plan: Plan) -> AblationResult:

@@ -57,18 +57,18 @@ def what_if(
 
     source = (runs(run, tracking=tracking) if isinstance(run, str) else run).one
     number = len(source.artifacts.iterations) if iteration is None else iteration
-    recorded, other = other_experiment(source, number, settings)
+    recorded_experiment, other = other_experiment(source, number, settings)
     ready_for_prefect(Console(quiet=quiet))
     from flows.what_if import credit_again  # imports Prefect
 
-    recredited: Recredited = run_flow(credit_again, source, number, recorded, other, remake, quiet)
+    recredited: Recredited = run_flow(credit_again, source, number, recorded_experiment, other, remake, quiet)
     advantages = recredited.advantages()
-    played = list(in_training(source, Wanted(), [number]))
+    batch = list(in_training(source, Wanted(), [number]))
     rewards = {name: each.rewards for name, each in recredited.experiments.items()}
-    chosen = most_different(advantages, [each.sample.trajectory.group for each in played], shown)
+    indices = most_different(advantages, [each.sample.trajectory.group for each in batch], shown)
     report = WhatIf(
         title=f"What if: {source.name}, iteration {number}",
-        rollout=f"The {len(played)} episodes of iteration {number} of {source.name}, credited and learned from again.",
+        rollout=f"The {len(batch)} episodes of iteration {number} of {source.name}, credited and learned from again.",
         rules=compare_rules({name: turn_advantages(each) for name, each in advantages.items()}),
         settings=differences(recredited.experiments),
         steps={} if recredited.steps is None else recredited.steps.metrics,
@@ -80,10 +80,10 @@ def what_if(
             **{f"credit, {name}": str(reference) for name, reference in recredited.credits.items()},
         },
     )
-    legible_samples = [each.sample for each in legible([source], [played[index] for index in chosen])]
+    legible_samples = [each.sample for each in legible([source], [batch[index] for index in indices])]
     return WhatIfResult(
         report,
-        side_by_side(dict(enumerate(each.sample for each in played)), advantages, rewards),
-        side_by_side(dict(zip(chosen, legible_samples, strict=True)), advantages, rewards),
+        side_by_side(dict(enumerate(each.sample for each in batch)), advantages, rewards),
+        side_by_side(dict(zip(indices, legible_samples, strict=True)), advantages, rewards),
         f"{source.name}-{number}".replace(" ", "-").replace("/", "-"),
     )

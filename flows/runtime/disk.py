@@ -57,29 +57,29 @@ def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
         return None
     shapes, seeds = dimensions.shapes, len(experiment.ablation.all_seeds)
     runs = [(planned_run(experiment, name), experiment.variant(name)) for name in experiment.ablation.variants]
-    written = [(_episodes_written(own, run), run.reply_tokens // run.episodes) for run, own in runs]
-    tokens = seeds * sum(episodes * of_episode for episodes, of_episode in written)
+    counts = [(_stored_episodes(own, run), run.reply_tokens // run.episodes) for run, own in runs]
+    tokens = seeds * sum(episodes * reply_tokens for episodes, reply_tokens in counts)
     return Needs(
         policies=8 * count(shapes) + sum(seeds * _retained_bytes(own, run, shapes) for run, own in runs),
         next_policy=processes * max(sum(_iteration_bytes(own, shapes)) for _, own in runs),
         episodes=tokens * BYTES_PER_SAMPLED_TOKEN
-        + seeds * sum(episodes for episodes, _ in written) * experiment.agent.context_tokens * BYTES_PER_CONTEXT_TOKEN,
+        + seeds * sum(episodes for episodes, _ in counts) * experiment.agent.context_tokens * BYTES_PER_CONTEXT_TOKEN,
         records=BYTES_PER_STAGE * seeds * sum(run.calls for run, _ in runs),
     )
 
 
-def _episodes_written(own: Experiment, run: PlannedRun) -> int:
+def _stored_episodes(own: Experiment, run: PlannedRun) -> int:
     greedy = run.episodes // own.rollout.group_size if own.plays_greedily else 0
     return run.episodes + greedy + run.evaluated
 
 
 def _iteration_bytes(own: Experiment, shapes: Shapes) -> tuple[int, int]:
     """Bytes of a policy's weights or adapter, and of the other state that training resumes from (optimizer, critic)."""
-    of_policy = trained(shapes, own.optimization.adapter)
-    state = moment_bytes(of_policy, own.compute.moments)
+    trained_parameters = trained(shapes, own.optimization.adapter)
+    state = moment_bytes(trained_parameters, own.compute.moments)
     if own.has_critic and not own.critic_on_trunk:
         state += 4 * count(shapes) + moment_bytes(count(shapes), own.compute.moments)
-    return 4 * of_policy, state
+    return 4 * trained_parameters, state
 
 
 def _retained_bytes(own: Experiment, run: PlannedRun, shapes: Shapes) -> int:
@@ -226,5 +226,5 @@ def require_budget(experiment: Experiment, runs: Sequence[PlannedRun] | None = N
 
 def _longest_replies(agent: Agent) -> list[int]:
     """Most tokens of an acting reply, and of a thought and a summary, of which at most one each goes with it."""
-    beside = [length for length in (agent.mode.tokens, agent.context.summary_tokens) if length is not None]
-    return [agent.maximum_reply_tokens, *beside]
+    thought_and_summary = [length for length in (agent.mode.tokens, agent.context.summary_tokens) if length is not None]
+    return [agent.maximum_reply_tokens, *thought_and_summary]

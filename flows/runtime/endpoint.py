@@ -70,10 +70,10 @@ class Recording(AbstractContextManager["Recording"]):
     """An engine with the policy, and what is recorded of its conversations, within a block."""
 
     def __init__(
-        self, policy: AnsweringPolicy, settings: RecordSettings, written: Callable[[dict[str, Any]], None]
+        self, policy: AnsweringPolicy, settings: RecordSettings, on_write: Callable[[dict[str, Any]], None]
     ) -> None:
-        """`written` is told of each rollout that was written into the store."""
-        self._policy, self._settings, self._written = policy, settings, written
+        """`on_write` is told of each rollout that was written into the store."""
+        self._policy, self._settings, self._on_write = policy, settings, on_write
         self._tokenizer = load_tokenizer(policy.tokenizer)
         self._end_tokens = generation_end_tokens(policy.tokenizer)
         plain = self._frame("[]")
@@ -142,17 +142,20 @@ class Recording(AbstractContextManager["Recording"]):
         return engine
 
     def _write(self, episodes: Sequence[RecordedEpisode]) -> dict[str, Any]:
-        kept, lost = trajectories_of_episodes(episodes)
+        trajectories, lost_episodes = trajectories_of_episodes(episodes)
         with default_store().write("rollout") as draft:
-            write_trajectories(draft.folder, kept, lost)
-            draft.metrics.update(episode_means(kept, len(lost)) if kept else {}, lost_episodes=len(lost))
+            write_trajectories(draft.folder, trajectories, lost_episodes)
+            draft.metrics.update(
+                episode_means(trajectories, len(lost_episodes)) if trajectories else {},
+                lost_episodes=len(lost_episodes),
+            )
         summary = {
             "rollout": str(draft.reference),
-            "episodes": len(kept),
-            "lost": len(lost),
+            "episodes": len(trajectories),
+            "lost": len(lost_episodes),
             "policy": str(self._policy.reference),
         }
-        self._written(summary)
+        self._on_write(summary)
         return summary
 
 

@@ -36,12 +36,12 @@ class FlowProgress:
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._id: UUID | None = None
-        self._written: float | None = None
+        self._last_write: float | None = None
 
     def reached(self, share: float) -> None:
         """Write the share of the work that is done, from 0 to 1, unless one was written just now."""
         with self._lock:
-            if self._written is None or time.monotonic() - self._written >= SECONDS_BETWEEN_WRITES:
+            if self._last_write is None or time.monotonic() - self._last_write >= SECONDS_BETWEEN_WRITES:
                 self._write(min(99.0, 100 * share))
 
     def complete(self) -> None:
@@ -52,7 +52,7 @@ class FlowProgress:
     def _write(self, percent: float) -> None:
         if self._context.run(in_flow_run):
             self._context.run(self._publish, percent)
-            self._written = time.monotonic()
+            self._last_write = time.monotonic()
 
     def _publish(self, percent: float) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
@@ -87,8 +87,8 @@ def publish_results(report: ReportData, page: Path, tracking_uri: str) -> None:
 def results_markdown(report: ReportData, page: Path, tracking_uri: str) -> str:
     """The finding, the table's first columns with their intervals, and where more is."""
     lines: list[str] = [f"# {report.title}", ""]
-    if said := report_finding(report):
-        lines += [said, ""]
+    if finding := report_finding(report):
+        lines += [finding, ""]
     lines.append(results_table(report, TABLE_COLUMNS))
     parts = urlsplit(tracking_uri)
     served = (

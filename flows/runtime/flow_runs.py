@@ -107,8 +107,8 @@ def tags_of(parameters: Mapping[str, Any]) -> list[str]:
     tags = []
     if isinstance(experiment := parameters.get("experiment"), Experiment):
         tags += [f"ablation {experiment.ablation.name}", f"world {experiment.world.name}"]
-    named = (name for name in ("stage", "variant", "seed") if isinstance(parameters.get(name), str | int))
-    return [*tags, *(f"{name} {parameters[name]}" for name in named)]
+    names = (name for name in ("stage", "variant", "seed") if isinstance(parameters.get(name), str | int))
+    return [*tags, *(f"{name} {parameters[name]}" for name in names)]
 
 
 def ready_to_run(experiment: Experiment, console: Console, processes: int | None = None) -> None:
@@ -137,8 +137,8 @@ def ready_for_prefect(console: Console) -> None:
     is covered by the same status line. In a log, where no status line is shown, a line says what is waited for.
     """
     if not console.is_terminal:
-        said = "starting the local Prefect server and loading the libraries (half a minute the first time) ..."
-        console.print(said, highlight=False, soft_wrap=True)
+        message = "starting the local Prefect server and loading the libraries (half a minute the first time) ..."
+        console.print(message, highlight=False, soft_wrap=True)
     with console.status("starting the local Prefect server (10 s the first time)") as status:
         url = ensure_server()
         status.update("loading the libraries")

@@ -28,7 +28,7 @@ TOGETHER = 100
 """Number of processes whose runs are queried in one request."""
 
 _PROCESS = "process "
-_of_this_process = ExitStack()
+_process_tags = ExitStack()
 """Held until this process ends: the tag of its flow runs."""
 
 
@@ -36,7 +36,7 @@ def mark_flow_runs() -> None:
     """Tag all flow runs of this process from here on with a token whose lock is released when the process ends."""
     processes = ProcessRegister("prefect")
     if processes.own_token is None:
-        _of_this_process.enter_context(tags(f"{_PROCESS}{processes.enter()}"))
+        _process_tags.enter_context(tags(f"{_PROCESS}{processes.enter()}"))
 
 
 @contextmanager
@@ -51,12 +51,12 @@ def computing_for_another() -> Iterator[None]:
 def close_abandoned_runs() -> int:
     """Set the flow runs that killed processes of this home left unfinished to Crashed; returns how many there were."""
     closed = 0
-    with ProcessRegister("prefect").ended() as ended, get_client(sync_client=True) as client:
-        tokens = list(ended)
+    with ProcessRegister("prefect").ended() as ended_tokens, get_client(sync_client=True) as client:
+        tokens = list(ended_tokens)
         for start in range(0, len(tokens), TOGETHER):
             processes = [f"{_PROCESS}{token}" for token in tokens[start : start + TOGETHER]]
-            chosen = FlowRunFilter.model_validate({"tags": {"any_": processes}, "state": UNFINISHED})
-            for run in client.read_flow_runs(flow_run_filter=chosen):
+            run_filter = FlowRunFilter.model_validate({"tags": {"any_": processes}, "state": UNFINISHED})
+            for run in client.read_flow_runs(flow_run_filter=run_filter):
                 _close(client, run)
                 closed += 1
     return closed
@@ -65,9 +65,9 @@ def close_abandoned_runs() -> int:
 def _close(client: SyncPrefectClient, run: FlowRun) -> None:
     """Mark a flow run and its tasks as crashed; otherwise they would be listed as Running for ever."""
     crashed: State[None] = Crashed(message="The process that ran it was killed.")
-    of_run = FlowRunFilter.model_validate({"id": {"any_": [run.id]}})
+    run_filter = FlowRunFilter.model_validate({"id": {"any_": [run.id]}})
     unfinished = TaskRunFilter.model_validate({"state": UNFINISHED})
     with suppress(ObjectNotFound):  # the run has been deleted in the meantime
-        for task_run in client.read_task_runs(flow_run_filter=of_run, task_run_filter=unfinished):
+        for task_run in client.read_task_runs(flow_run_filter=run_filter, task_run_filter=unfinished):
             client.set_task_run_state(task_run.id, crashed, force=True)
         client.set_flow_run_state(run.id, crashed, force=True)

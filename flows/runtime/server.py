@@ -155,7 +155,7 @@ def application() -> ASGIApp:
 
 def process_settings(folder: Path, port: int) -> dict[str, str]:
     """The environment variables of the server."""
-    chosen = {
+    variables = {
         **CLIENT_SETTINGS,
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": address(port),
@@ -167,8 +167,8 @@ def process_settings(folder: Path, port: int) -> dict[str, str]:
     }
     if has_tables(folder):
         # Checking for migrations takes half of the start, and the same version of Prefect has none.
-        chosen["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] = "false"
-    return chosen
+        variables["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] = "false"
+    return variables
 
 
 def has_tables(folder: Path) -> bool:
@@ -225,11 +225,11 @@ def ensure_server() -> str:
         TurnwiseError: the home's own does not answer within three minutes.
         DiskFull: it does not answer, and the disk of its folder is full.
     """
-    chosen = os.environ.get("PREFECT_API_URL")
-    if chosen and chosen not in _own_addresses:
+    user_url = os.environ.get("PREFECT_API_URL")
+    if user_url and user_url not in _own_addresses:
         _configure_client({})
-        _require_chosen(chosen)
-        return chosen
+        _require_user_server(user_url)
+        return user_url
     folder = _folder()
     url = _await_server(folder)
     os.environ.pop("PREFECT_API_URL", None)  # of a server of this home that has ended since
@@ -280,7 +280,7 @@ def _configure_client(settings: dict[str, str]) -> None:
         refresh_global_settings_context()
 
 
-def _require_chosen(url: str) -> None:
+def _require_user_server(url: str) -> None:
     """Raise ConfigurationError unless Prefect's server answers at the address that the user chose.
 
     One that is behind a proxy, or is asked through TLS with a certificate of its own, is left to Prefect's client.

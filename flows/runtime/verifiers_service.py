@@ -55,9 +55,9 @@ def served_world(name: str, settings: Mapping[str, Any]) -> tuple[World, dict[st
 
     Raises as `start_service` does.
     """
-    server, made = start_service(name, settings)
+    server, remote_parameters = start_service(name, settings)
     atexit.register(end_process, server)
-    return make_world("remote", made), made
+    return make_world("remote", remote_parameters), remote_parameters
 
 
 def start_service(name: str, settings: Mapping[str, Any]) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
@@ -76,9 +76,9 @@ def start_service(name: str, settings: Mapping[str, Any]) -> tuple[subprocess.Po
             if server.poll() is not None or time.monotonic() > deadline:
                 end_process(server)
                 log.seek(0)
-                said = _end_of(log.read().decode(errors="replace"))
+                tail = _end_of(log.read().decode(errors="replace"))
                 raise ConfigurationError(
-                    f"{name} must be an environment that verifiers loads; its service says\n{said}", "TW-unknown-world"
+                    f"{name} must be an environment that verifiers loads; its service says\n{tail}", "TW-unknown-world"
                 )
             time.sleep(0.1)
     return server, {"url": url, "world": WORLD, "version": "1", "parameters": parameters, "seconds": 60.0}

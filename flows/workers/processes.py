@@ -105,10 +105,10 @@ class WorkerProcess:
 
 
 def _failure(error: Exception, run: str) -> WorkerLost | WorkerFailed:
-    lost = isinstance(error, ChildLost) and error.status < 0
-    left = "given to another one" if lost else "computed here"
-    said = failure_message("a worker process", error, f"what it left undone of {run} is {left}")
-    return WorkerLost(said, "TW-worker-lost") if lost else WorkerFailed(said, "TW-worker-lost")
+    is_lost = isinstance(error, ChildLost) and error.status < 0
+    handling = "given to another one" if is_lost else "computed here"
+    message = failure_message("a worker process", error, f"what it left undone of {run} is {handling}")
+    return WorkerLost(message, "TW-worker-lost") if is_lost else WorkerFailed(message, "TW-worker-lost")
 
 
 class ProcessWorkers:

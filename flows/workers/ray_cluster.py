@@ -78,8 +78,8 @@ def token_mode() -> dict[str, str]:
     `ray start` has a cluster ask for it, and a process that joins by `ray.init` does not show it by itself. Ray reads
     the variable when it is imported.
     """
-    named = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    return {"RAY_AUTH_MODE": "token"} if named or (Path.home() / ".ray" / "auth_token").exists() else {}
+    has_token = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return {"RAY_AUTH_MODE": "token"} if has_token or (Path.home() / ".ray" / "auth_token").exists() else {}
 
 
 LOSSES_OF_A_RUN = 3
@@ -114,7 +114,7 @@ class RayWorkers:
         self._futures: dict[str, Any] = {}
         self._began: dict[str, float] = {}
         self._queue: Any = None
-        self._asked: Any = None
+        self._pending_request: Any = None
         """The question to the queue that is not answered yet."""
         self._head: RayHead | None = None
         """None where only Ray's client server is reached (ray://)."""
@@ -158,11 +158,11 @@ class RayWorkers:
                 error = self._futures[followed.order.name].result(raise_on_failure=False)
                 if isinstance(error, TurnwiseError):  # it would be refused anywhere: no fault of the cluster
                     raise error
-                raise self._lost(followed, f"it has ended with: {first_line(error)}")
+                raise self._loss_error(followed, f"it has ended with: {first_line(error)}")
             if self._head is not None and (loss := self._head.loss()):
-                raise self._lost(followed, loss)
+                raise self._loss_error(followed, loss)
 
-    def _lost(self, followed: FollowedRun, how: str) -> TurnwiseError:
+    def _loss_error(self, followed: FollowedRun, how: str) -> TurnwiseError:
         return TurnwiseError(
             f"the Ray cluster at {self._runner.address} must make the run {followed.order.name}; {how}. What was "
             "computed is kept: start the ablation again to go on from there, when the cluster answers",
@@ -231,17 +231,17 @@ class RayWorkers:
         from ray.util.queue import Empty
 
         # Not the queue's own `get`, which waits for ever where it and the head are lost together.
-        self._asked = self._asked or self._queue.actor.get.remote(SECONDS_BETWEEN_LOOKS)
-        answered, _ = ray.wait([self._asked], timeout=2 * SECONDS_BETWEEN_LOOKS)
-        if not answered:
+        self._pending_request = self._pending_request or self._queue.actor.get.remote(SECONDS_BETWEEN_LOOKS)
+        ready, _ = ray.wait([self._pending_request], timeout=2 * SECONDS_BETWEEN_LOOKS)
+        if not ready:
             return False
-        request, self._asked = self._asked, None
+        request, self._pending_request = self._pending_request, None
         try:
             name, report = ray.get(request)
         except Empty:
             return False
         except (ray.exceptions.RayError, ConnectionError) as error:
-            raise self._lost(awaited, f"what workers say is lost: {first_line(error)}") from error
+            raise self._loss_error(awaited, f"what workers say is lost: {first_line(error)}") from error
         followed, view = self._followed[name], self._display.worker(name)
         if name not in self._began:
             self._began[name] = time.monotonic()
@@ -277,7 +277,7 @@ def require_room(runner: Runner, offered: Mapping[str, float]) -> None:
             )
 
 
-_of_this_worker = contextvars.Context()
+_worker_context = contextvars.Context()
 """The context of the flow runs of a Ray worker's process. Within the task "run" itself, Prefect would write the records
 of all stages when that task ends, and not as each of them does: a lost worker would lose its whole run."""
 
@@ -292,7 +292,7 @@ def run_by_ray(title: str, order: bytes, queue: Any, folder: str) -> None:
     if folder not in sys.path:
         sys.path.append(folder)
     with one_project():
-        _of_this_worker.run(_make, title, order, queue)
+        _worker_context.run(_make, title, order, queue)
 
 
 def _make(title: str, order: bytes, queue: Any) -> None:
@@ -315,7 +315,7 @@ class _Sender:
     def __init__(self, queue: Any, title: str) -> None:
         self._queue, self._title = queue, title
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reports")
-        self._sent: deque[Future[None]] = deque()
+        self._pending: deque[Future[None]] = deque()
         """What has been sent and not been asked yet whether it has arrived, in order."""
 
     def __enter__(self) -> Self:
@@ -328,11 +328,11 @@ class _Sender:
     def send(self, report: bytes) -> None:
         """Send a report soon. Raises what Ray raised where any earlier one was lost."""
         self._raise_failure()
-        self._sent.append(self._thread.submit(self._queue.put, (self._title, report)))
+        self._pending.append(self._thread.submit(self._queue.put, (self._title, report)))
 
     def _raise_failure(self) -> None:
-        while self._sent and self._sent[0].done():
-            self._sent.popleft().result()
+        while self._pending and self._pending[0].done():
+            self._pending.popleft().result()
 
 
 _TASK: Task[..., None] = Task(

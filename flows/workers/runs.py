@@ -137,7 +137,7 @@ class FollowedRun:
 
     def heard(self, report: Report, view: WorkerView) -> None:
         """Show or record what its worker reports."""
-        shown = report.method in ("started", "progressed", "finished")
-        getattr(view if shown else self._record, report.method)(*report.arguments)
+        is_display_call = report.method in ("started", "progressed", "finished")
+        getattr(view if is_display_call else self._record, report.method)(*report.arguments)
         if report.method in ("finish", "leave_out"):
             self.outcome = report.arguments[-1]

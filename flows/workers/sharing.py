@@ -63,9 +63,9 @@ class SharedRuns(Observer):
         self._make_workers, self._elsewhere, self._sampler = make_workers, elsewhere, sampler
         self._tested, self._on_run, self._computes = tested, on_run, computes
         self._workers: Workers | None = None
-        self._made: dict[RunName, Run | TrainingEnded] = {}
+        self._outcomes: dict[RunName, Run | TrainingEnded] = {}
         self._followed: dict[RunName, FollowedRun] = {}
-        self._left: list[RunName] = []
+        self._remaining: list[RunName] = []
         """What this process has not begun of the runs that were asked for, in order."""
 
     @property
@@ -87,23 +87,23 @@ class SharedRuns(Observer):
     def share(self) -> None:
         """Once something was computed here, hand the runs that are left to the workers."""
         if self._computes and not self._elsewhere:
-            self._hand_out([each for each in self._left if each not in self._followed])
+            self._hand_out([each for each in self._remaining if each not in self._followed])
 
     def outcomes(self, names: Sequence[RunName]) -> dict[RunName, Run | TrainingEnded]:
         """These runs, or the faults that ended them. Whatever becomes of one run, the others go on."""
-        self._left = list(names)
+        self._remaining = list(names)
         if self._elsewhere:
             self._hand_out(names)
         with observing(self):
             for each in names:
-                self._left.remove(each)
+                self._remaining.remove(each)
                 self.share()
-                if each not in self._followed or self._taken_back(each):
+                if each not in self._followed or self._take_back(each):
                     self._make_here(each)
             for each in names:
-                if each not in self._made:
+                if each not in self._outcomes:
                     self._await(each)
-        return {each: self._made[each] for each in names}
+        return {each: self._outcomes[each] for each in names}
 
     def finish(self) -> None:
         """Let the workers end, who have nothing more to do."""
@@ -127,7 +127,7 @@ class SharedRuns(Observer):
     def _order(self, variant: str, seed: int) -> RunOrder:
         return RunOrder(self._experiment, self._prepared, variant, seed, self._tested)
 
-    def _taken_back(self, each: RunName) -> bool:
+    def _take_back(self, each: RunName) -> bool:
         """Take a run back that was given to the workers; False if one of them has begun it."""
         assert self._workers is not None, "the run was given to workers"
         return self._workers.take_back(self._followed[each])
@@ -143,7 +143,7 @@ class SharedRuns(Observer):
             self._take(each, outcome)
 
     def _take(self, each: RunName, outcome: Run | TrainingEnded) -> None:
-        self._made[each] = outcome
+        self._outcomes[each] = outcome
         if isinstance(outcome, Run):
             self._on_run(outcome)
         else:

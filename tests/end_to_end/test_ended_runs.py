@@ -239,7 +239,7 @@ def test_a_worker_makes_ended_runs_with_the_results_of_one_process(
     reports: list[Report] = []
     hear = FollowedRun.heard
     monkeypatch.setattr(FollowedRun, "heard", lambda *heard: [hear(*heard), reports.append(heard[1])])
-    monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
+    monkeypatch.setattr(SharedRuns, "_take_back", lambda shared, each: False)  # this process would be too fast
     shared = compared(ended.experiment, tmp_path, processes=2)
     assert any(each.method == "finish" and each.arguments[0].ended is not None for each in reports)
     assert shared.digest == ended.result.digest

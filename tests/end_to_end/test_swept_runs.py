@@ -91,7 +91,7 @@ def test_two_processes_share_the_runs_with_the_results_of_one_and_play_no_test_t
         reports.append(report)
 
     monkeypatch.setattr(FollowedRun, "heard", listen)
-    monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
+    monkeypatch.setattr(SharedRuns, "_take_back", lambda shared, each: False)  # this process would be too fast
     shared = of_flows.sweep(swept, tried, processes=2, quiet=True)
     assert reports[-1].method == ("leave_out" if fault else "finish"), "the worker has made the second candidate"
     assert {found["split"] for found in evaluated(default_store())} == {"validation"}

@@ -67,7 +67,7 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
                     os.kill(process, signal.SIGKILL)
 
     monkeypatch.setattr(FollowedRun, "heard", kill_the_first)
-    monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
+    monkeypatch.setattr(SharedRuns, "_take_back", lambda shared, each: False)  # this process would be too fast
     said = StringIO()
     first = compared(tiny_experiment(), tmp_path, processes=2, console=Console(file=said, width=200))
     assert first.digest == tiny_ablation.digest
