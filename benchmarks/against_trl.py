@@ -156,7 +156,7 @@ class Ours:
         self._engine.begin(self._steps, Sampling(1.0, self._shared.reply_tokens, self._frame.end_tokens))
         episodes = make_episodes(self._rules, self._tasks, self._shared.replicas, self._steps)
         trajectories = roll_out(episodes, AsSaid(self._engine), self._frame.decode).trajectories
-        sampled = time.process_time()
+        sampled_at = time.process_time()
         credit = CreditBatch(
             group=[each.group for each in trajectories],
             turn_rewards=[[0.0] * len(each.turns) for each in trajectories],  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ class Ours:
         sequences = [segment for each in trajectories for segment in each.segments()]
         self.learner.update(UpdateBatch.from_turns(sequences, advantages), self._settings)
         self._settings = self._settings.model_copy(update={"loss": "clipped"})
-        return Seconds(sampled - began, time.process_time() - sampled), trajectories
+        return Seconds(sampled_at - began, time.process_time() - sampled_at), trajectories
 
     def gradient(self) -> dict[str, torch.Tensor]:
         """That of the first step, from AdamW's first moment, which is then 0.1 x the gradient."""
@@ -230,34 +230,34 @@ def as_given(trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
     }
 
 
-def relative_difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+def relative_difference(gradients: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
     """The L2 norm of the difference of all gradients together, over that of the expected ones."""
-    difference = torch.cat([(found[name] - expected[name]).flatten() for name in expected])
+    difference = torch.cat([(gradients[name] - expected[name]).flatten() for name in expected])
     return float(difference.norm() / torch.cat([each.flatten() for each in expected.values()]).norm())
 
 
 def compare(shared: Shared, sides: dict[str, Ours], python: str, folder: Path) -> None:
     """Write one row for each side: a step of each in turns, the first of all on the same episodes as TRL's."""
     theirs = Theirs(shared, python)
-    found: dict[str, list[Seconds]] = {name: [] for name in ("TRL", *sides)}
+    seconds_by_side: dict[str, list[Seconds]] = {name: [] for name in ("TRL", *sides)}
     try:
         first = {name: side.step()[1] for name, side in sides.items()}
         file = folder / "gradient.safetensors"
         theirs.step({"episodes": as_given(next(iter(first.values()))), "gradient": str(file)})
         apart = relative_difference(next(iter(sides.values())).gradient(), load_file(file))
         for _ in range(shared.steps - 1):
-            found["TRL"].append(theirs.step())
+            seconds_by_side["TRL"].append(theirs.step())
             for name, side in sides.items():
-                found[name].append(side.step()[0])
+                seconds_by_side[name].append(side.step()[0])
     finally:
         theirs.close()
-    of_trl = statistics.median(each.step for each in found["TRL"])
-    for name, steps in found.items():
+    trl_step = statistics.median(each.step for each in seconds_by_side["TRL"])
+    for name, steps in seconds_by_side.items():
         step, sampling, update = (
             statistics.median(getattr(each, part) for each in steps) for part in ("step", "sampling", "update")
         )
         row = f"{shared.turns:>5}  {shared.reply_tokens:>5}  {name:<9} {step:>7.3f} {sampling:>9.3f} {update:>7.3f}"
-        note = "" if name == "TRL" else f"  {step / of_trl:>5.2f}"
+        note = "" if name == "TRL" else f"  {step / trl_step:>5.2f}"
         sys.stdout.write(row + note + (f"  {apart:.1e}\n" if name == next(iter(sides)) else "\n"))
         sys.stdout.flush()
 
@@ -273,10 +273,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--engines", nargs="+", choices=("embedded", "vllm"), default=["embedded", "vllm"])
     parser.add_argument("--precision", choices=sorted(MAXIMUM_MISMATCH), default="float32", help="of both sides")
     parser.add_argument("--trl-python", default=sys.executable, help="the interpreter of an environment with TRL")
-    chosen = parser.parse_args(list(arguments))
-    model: Path | None = chosen.model
+    options = parser.parse_args(list(arguments))
+    model: Path | None = options.model
     context = LANGUAGE_MODEL_CONTEXT if model else CONTEXT
-    settings = ModelSettings(precision=chosen.precision, counted_tokens="computed" if model else "all")
+    settings = ModelSettings(precision=options.precision, counted_tokens="computed" if model else "all")
     torch.set_num_threads(1)
     sys.stdout.write("turns  reply  side         step  sampling  update  over TRL  gradients apart\n")
     with tempfile.TemporaryDirectory() as folder:
@@ -295,30 +295,32 @@ def main(arguments: Sequence[str] = ()) -> None:
             name: make_engine(
                 name,
                 context_length=context,
-                maximum_episodes=chosen.groups * REPLICAS,
-                precision=chosen.precision,
+                maximum_episodes=options.groups * REPLICAS,
+                precision=options.precision,
             )
-            for name in chosen.engines
+            for name in options.engines
         }
         frame = Bytes()
-        for reply_tokens in chosen.reply or ([20] if model else [3, 12]):
-            for turns in chosen.turns or ([3, 8] if model else [4, 10, 20]):
+        for reply_tokens in options.reply or ([20] if model else [3, 12]):
+            for turns in options.turns or ([3, 8] if model else [4, 10, 20]):
                 world = Numbers(turns, **(LANGUAGE_MODEL_WORLD if model else {}))
                 shared = Shared(
                     policy=str(policy),
                     turns=turns,
                     reply_tokens=reply_tokens,
-                    steps=chosen.steps,
+                    steps=options.steps,
                     replicas=REPLICAS,
-                    openings=[list(frame.opening(None, world.opening(number))) for number in range(chosen.groups)],
-                    observations=[list(frame.continuation(world.told(turn + 1), ())) for turn in range(turns)],
-                    micro_batch=LANGUAGE_MODEL_MICRO_BATCH if model else chosen.groups * REPLICAS,
+                    openings=[list(frame.opening(None, world.opening(number))) for number in range(options.groups)],
+                    observations=[
+                        list(frame.continuation(world.observation_text(turn + 1), ())) for turn in range(turns)
+                    ],
+                    micro_batch=LANGUAGE_MODEL_MICRO_BATCH if model else options.groups * REPLICAS,
                     vocabulary=json.loads((policy / "config.json").read_text(encoding="utf-8"))["vocab_size"],
                     learning_rate=LANGUAGE_MODEL_LEARNING_RATE if model else LEARNING_RATE,
-                    precision=chosen.precision,
+                    precision=options.precision,
                 )
                 sides = {name: Ours(shared, world, engine, context, settings) for name, engine in engines.items()}
-                compare(shared, sides, chosen.trl_python, Path(folder))
+                compare(shared, sides, options.trl_python, Path(folder))
 
 
 if __name__ == "__main__":

@@ -82,18 +82,18 @@ class Allocations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
-        without_data = [each for each in given if isinstance(each, FakeTensor)]
+        inputs = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        without_data = [each for each in inputs if isinstance(each, FakeTensor)]
         if func is torch.ops.aten._local_scalar_dense.default and without_data:
             return {torch.bool: True}.get(args[0].dtype, 1.0 if args[0].dtype.is_floating_point else 1)
-        if func.overloadpacket is torch.ops.aten.arange or (given and not without_data):
+        if func.overloadpacket is torch.ops.aten.arange or (inputs and not without_data):
             with unset_fake_temporarily():
                 return func(*args, **kwargs)
-        made = func(*args, **kwargs)
-        for each in tree_leaves(made):
+        outputs = func(*args, **kwargs)
+        for each in tree_leaves(outputs):
             if isinstance(each, FakeTensor):
                 self._count(each, func.name())
-        return made
+        return outputs
 
     def _count(self, tensor: torch.Tensor, operation: str) -> None:
         storage = tensor.untyped_storage()
@@ -123,9 +123,9 @@ class Row:
 
     size: str
     settings: str
-    held_planned: int
+    state_planned: int
     """Weights and moments, between two updates."""
-    held: int
+    state: int
     passes_planned: int
     """What an update takes besides: gradients, activations, logits."""
     passes: int
@@ -138,29 +138,29 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--sizes", nargs="+", choices=QWEN, default=list(QWEN))
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--largest", type=int, default=0, help="print so many kinds of tensors at the peak")
-    chosen = parser.parse_args(list(arguments))
+    options = parser.parse_args(list(arguments))
     sys.stdout.write(
         f"an update on a card, micro-batches of {MICRO_BATCH_TOKENS:,} tokens, half of them replies'; GiB\n"
         f"{'':>31} {'weights and moments':>20} {'besides, in an update':>22} {'peak':>24}\n"
         f"{'policy':>5} {'':>25} {'plan':>10} {'trace':>9} {'plan':>12} {'trace':>9} {'plan':>8} {'trace':>8} ratio\n"
     )
-    for size in chosen.sizes:
-        for name in chosen.settings:
+    for size in options.sizes:
+        for name in options.settings:
             row = traced(size, name)
             sys.stdout.write(line(row))
-            for what, number in row.largest[: chosen.largest]:
+            for what, number in row.largest[: options.largest]:
                 sys.stdout.write(f"{number / GIB:>41.3f}  {what}\n")
             sys.stdout.flush()
 
 
 def line(row: Row) -> str:
     """A line of the table."""
-    planned, found = row.held_planned + row.passes_planned, row.held + row.passes
-    held, passes = (row.held_planned, row.held), (row.passes_planned, row.passes)
-    columns = [f"{each / GIB:.2f}" for each in (*held, *passes, planned, found)]
+    planned, traced_peak = row.state_planned + row.passes_planned, row.state + row.passes
+    state, passes = (row.state_planned, row.state), (row.passes_planned, row.passes)
+    columns = [f"{each / GIB:.2f}" for each in (*state, *passes, planned, traced_peak)]
     widths = (10, 9, 12, 9, 8, 8)
-    shown = " ".join(f"{each:>{width}}" for each, width in zip(columns, widths, strict=True))
-    return f"{row.size:>5} {row.settings:>25} {shown} {planned / found:>5.2f}\n"
+    cells = " ".join(f"{each:>{width}}" for each, width in zip(columns, widths, strict=True))
+    return f"{row.size:>5} {row.settings:>25} {cells} {planned / traced_peak:>5.2f}\n"
 
 
 def traced(size: str, name: str) -> Row:
@@ -173,20 +173,19 @@ def traced(size: str, name: str) -> Row:
         with as_on_a_card() as allocations:
             learner = Learner(folder, threads=1, model=settings)
             learner.update(a_batch(1), UPDATE)  # it makes the moments
-            held = allocations.now
+            state = allocations.now
             allocations.forget_peak()
             learner.update(a_batch(MICRO_BATCHES * MICRO_BATCH_TOKENS // SEQUENCE_TOKENS), UPDATE)
-            found = allocations
     plan = ModelMemory(dimensions, settings, "cuda")
     logits = plan.logits(MICRO_BATCH_TOKENS, entropy_gradient=UPDATE.entropy_coefficient > 0)
     return Row(
         size=size,
         settings=name,
-        held_planned=plan.weights + plan.moments,
-        held=held,
+        state_planned=plan.weights + plan.moments,
+        state=state,
         passes_planned=plan.gradients + logits + activations(plan, MICRO_BATCH_TOKENS, logits),
-        passes=found.peak - held,
-        largest=found.at_peak.most_common(),
+        passes=allocations.peak - state,
+        largest=allocations.at_peak.most_common(),
     )
 
 

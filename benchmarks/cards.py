@@ -53,7 +53,7 @@ class Assumption:
     """A number that was not measured here."""
 
     value: float
-    said: str
+    quantity: str
     whence: str
 
 
@@ -85,7 +85,7 @@ class Case:
     """Of one run."""
     bytes_per_weight: float
     """Of what an iteration uploads: weights and moments."""
-    said: str = "as it is"
+    variation: str = "as it is"
 
     @property
     def runs(self) -> int:
@@ -93,7 +93,7 @@ class Case:
         return CARDS // self.cards
 
     @property
-    def computing(self) -> float:
+    def compute_seconds(self) -> float:
         """Seconds in which a run computes an iteration."""
         a = {name: each.value for name, each in ASSUMED.items()}
         sampling = a["replies"] * (2 * self.weights / a["bandwidth"] + a["step"])
@@ -107,7 +107,7 @@ class Case:
         return self.weights * self.bytes_per_weight
 
     @property
-    def uploading(self) -> float:
+    def upload_seconds(self) -> float:
         """Seconds in which a run uploads its policy, as fast as itself and its machine can."""
         on_machine = max(1, OF_MACHINE // self.cards)
         return self.uploaded / min(ASSUMED["stream"].value, ASSUMED["network"].value / on_machine)
@@ -141,31 +141,31 @@ def cases(bytes_per_weight: float) -> Iterator[Case]:
     large = Case("7B", 7.62e9, 8, bytes_per_weight)
     adapter = 0.005 * bytes_per_weight
     yield small
-    yield replace(small, said="`compute.moments: 8-bit`", bytes_per_weight=bytes_per_weight / 2)
-    yield replace(small, said="`optimization.adapter`", bytes_per_weight=adapter)
+    yield replace(small, variation="`compute.moments: 8-bit`", bytes_per_weight=bytes_per_weight / 2)
+    yield replace(small, variation="`optimization.adapter`", bytes_per_weight=adapter)
     yield large
-    yield replace(large, said="`optimization.adapter`, a card for each run", cards=1, bytes_per_weight=adapter)
+    yield replace(large, variation="`optimization.adapter`, a card for each run", cards=1, bytes_per_weight=adapter)
     for case in (small, large):
-        yield replace(case, said="each tenth policy uploaded: not there", bytes_per_weight=bytes_per_weight / 10)
+        yield replace(case, variation="each tenth policy uploaded: not there", bytes_per_weight=bytes_per_weight / 10)
 
 
 def row(case: Case, counts: Mapping[str, float]) -> str:
     """What the simulation says of a case, as a row of the table."""
-    demand, outside = demands(case, counts), case.computing + case.uploading
+    demand, outside = demands(case, counts), case.compute_seconds + case.upload_seconds
     rate = throughput(outside, list(demand.values()), case.runs)
     slowest = max(demand, key=lambda name: demand[name])
     most = (outside + sum(demand.values())) / demand[slowest] * case.cards
     shares = " | ".join(f"{rate * each:.0%}" for each in demand.values())
     return (
-        f"| {case.name}, {case.said} | {case.runs} | {case.computing:.0f} | {case.uploaded / 1e9:,.2g} GB, "
-        f"{case.uploading:.0f} s | {case.runs / rate:.0f} | {shares} | {most:,.0f}, {slowest} |"
+        f"| {case.name}, {case.variation} | {case.runs} | {case.compute_seconds:.0f} | {case.uploaded / 1e9:,.2g} GB, "
+        f"{case.upload_seconds:.0f} s | {case.runs / rate:.0f} | {shares} | {most:,.0f}, {slowest} |"
     )
 
 
 def page(counts: Mapping[str, float], bytes_per_weight: float) -> str:
     """The part of the page between its marks."""
     costs = "\n".join(f"| {name} | {number:,.1f} |" for name, number in counts.items())
-    assumed = "\n".join(f"| {each.said} | {each.value:,.4g} | {each.whence} |" for each in ASSUMED.values())
+    assumed = "\n".join(f"| {each.quantity} | {each.value:,.4g} | {each.whence} |" for each in ASSUMED.values())
     rows = "\n".join(row(case, counts) for case in cases(bytes_per_weight))
     return f"""{BEGIN}
 
@@ -194,9 +194,9 @@ work. *Saturates* is the number of cards beyond which more runs are no faster to
 
 def policy_bytes_per_weight(counts: Mapping[str, float]) -> float:
     """Bytes of the counted run's policy for each of its weights."""
-    found = dimensions_of(load(ROOT / "params.yaml", [TINY]).policy)
-    assert found is not None
-    return counts["bytes, policy"] / count(found.shapes)
+    dimensions = dimensions_of(load(ROOT / "params.yaml", [TINY]).policy)
+    assert dimensions is not None
+    return counts["bytes, policy"] / count(dimensions.shapes)
 
 
 def main() -> None:

@@ -33,8 +33,8 @@ Figures = dict[str, dict[str, float]]
 
 def learn_or_collapse(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Seven runs of ten learn, the others collapse."""
-    learned = random.random(shape) < 0.7
-    return np.where(learned, random.normal(0.8, 0.04, shape), random.normal(0.2, 0.04, shape))
+    learns = random.random(shape) < 0.7
+    return np.where(learns, random.normal(0.8, 0.04, shape), random.normal(0.2, 0.04, shape))
 
 
 POPULATIONS: Mapping[str, Draw] = {
@@ -51,11 +51,11 @@ POPULATIONS: Mapping[str, Draw] = {
 
 def main() -> None:
     figures = {
-        "mean": {name: of_means(name, draw) for name, draw in POPULATIONS.items()},
-        "interquartile mean": {name: of_interquartile_means(name, draw) for name, draw in POPULATIONS.items()},
-        "pairs": {name: of_pairs(name, *scenario) for name, scenario in SCENARIOS.items()},
-        "families": {str(seeds): of_family(seeds) for seeds in SEEDS},
-        "Wilson": {f"{tasks} tasks, success {truth:g}": of_wilson(tasks, truth) for tasks, truth in PROPORTIONS},
+        "mean": {name: mean_coverage(name, draw) for name, draw in POPULATIONS.items()},
+        "interquartile mean": {name: interquartile_coverage(name, draw) for name, draw in POPULATIONS.items()},
+        "pairs": {name: pair_coverage(name, *scenario) for name, scenario in SCENARIOS.items()},
+        "families": {str(seeds): family_errors(seeds) for seeds in SEEDS},
+        "Wilson": {f"{tasks} tasks, success {truth:g}": wilson_coverage(tasks, truth) for tasks, truth in PROPORTIONS},
     }
     SCIENCE.mkdir(parents=True, exist_ok=True)
     (SCIENCE / "coverage.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
@@ -63,21 +63,21 @@ def main() -> None:
     sys.stdout.write(page(figures))
 
 
-def of_means(name: str, draw: Draw) -> Figures:
+def mean_coverage(name: str, draw: Draw) -> Figures:
     """By method and number of seeds: how often the interval of the mean holds the population's."""
     truth = float(draw(generator(SEED, "population", name), (POPULATION,)).mean())
     figures: Figures = {"Student's t (used)": {}, "percentile bootstrap": {}, "studentised bootstrap": {}}
     for seeds in SEEDS:
         runs = draw(generator(SEED, "runs", name, seeds), (SIMULATIONS, seeds))
         means, error = runs.mean(axis=1), mean_error(runs)
-        drawn = resampled(runs, name)
-        figures["Student's t (used)"][str(seeds)] = held(abs(means - truth) <= quantile(seeds - 1) * error)
-        figures["percentile bootstrap"][str(seeds)] = within_percentiles(drawn.mean(axis=2), truth)
-        figures["studentised bootstrap"][str(seeds)] = studentised(drawn, means, error, truth)
+        resamples = resampled(runs, name)
+        figures["Student's t (used)"][str(seeds)] = share_of(abs(means - truth) <= quantile(seeds - 1) * error)
+        figures["percentile bootstrap"][str(seeds)] = within_percentiles(resamples.mean(axis=2), truth)
+        figures["studentised bootstrap"][str(seeds)] = studentised(resamples, means, error, truth)
     return figures
 
 
-def of_interquartile_means(name: str, draw: Draw) -> Figures:
+def interquartile_coverage(name: str, draw: Draw) -> Figures:
     """The same of the interquartile mean; its truth is the mean of the middle half of the population."""
     population = draw(generator(SEED, "population", name), (POPULATION,))
     low, high = np.quantile(population, [CUT, 1 - CUT])
@@ -86,11 +86,11 @@ def of_interquartile_means(name: str, draw: Draw) -> Figures:
     for seeds in SEEDS:
         runs = draw(generator(SEED, "runs", name, seeds), (SIMULATIONS, seeds))
         distance = abs(stats.trim_mean(runs, CUT, axis=1) - truth)
-        drawn = stats.trim_mean(resampled(runs, name), CUT, axis=2)
+        resamples = stats.trim_mean(resampled(runs, name), CUT, axis=2)
         ours = quantile(seeds - 1) * interquartile_mean_error(runs)
-        figures["larger of two errors (used)"][str(seeds)] = held(distance <= ours)
-        figures["Tukey and McLaughlin"][str(seeds)] = held(distance <= tukey_mclaughlin(runs))
-        figures["percentile bootstrap"][str(seeds)] = within_percentiles(drawn, truth)
+        figures["larger of two errors (used)"][str(seeds)] = share_of(distance <= ours)
+        figures["Tukey and McLaughlin"][str(seeds)] = share_of(distance <= tukey_mclaughlin(runs))
+        figures["percentile bootstrap"][str(seeds)] = within_percentiles(resamples, truth)
     return figures
 
 
@@ -100,15 +100,15 @@ def resampled(runs: np.ndarray, name: str) -> np.ndarray:
     return runs[:, generator(SEED, "resamples", name, seeds).integers(seeds, size=(RESAMPLES, seeds))]
 
 
-def studentised(drawn: np.ndarray, means: np.ndarray, error: np.ndarray, truth: float) -> float:
+def studentised(resamples: np.ndarray, means: np.ndarray, error: np.ndarray, truth: float) -> float:
     """The studentised bootstrap; resamples without spread, which it cannot use, are left out."""
-    errors = mean_error(drawn)
+    errors = mean_error(resamples)
     usable = np.where(errors > 1e-12, errors, np.nan)
-    ratios = (drawn.mean(axis=2) - means[:, None]) / usable
+    ratios = (resamples.mean(axis=2) - means[:, None]) / usable
     # Where all runs are equal no resample has spread: there is no interval, and it holds nothing.
     ratios[np.isnan(ratios).all(axis=1)] = 0.0
     low, high = np.nanquantile(ratios, TAILS, axis=1)
-    return held((means - high * error <= truth) & (truth <= means - low * error))
+    return share_of((means - high * error <= truth) & (truth <= means - low * error))
 
 
 def tukey_mclaughlin(runs: np.ndarray) -> np.ndarray:
@@ -117,8 +117,8 @@ def tukey_mclaughlin(runs: np.ndarray) -> np.ndarray:
     cut = int(CUT * seeds)
     ordered = np.sort(runs, axis=1)
     winsorised = np.clip(ordered, ordered[:, [cut]], ordered[:, [seeds - 1 - cut]])
-    left = seeds - 2 * cut
-    return quantile(left - 1) * mean_error(winsorised) * seeds / left
+    remaining = seeds - 2 * cut
+    return quantile(remaining - 1) * mean_error(winsorised) * seeds / remaining
 
 
 SCENARIOS: Mapping[str, tuple[float, float, bool]] = {
@@ -132,27 +132,27 @@ SCENARIOS: Mapping[str, tuple[float, float, bool]] = {
 """By name: the deviation of runs and of what tasks favour, in log-odds, and whether both sides have the same seeds."""
 
 
-def alike(name: str, seeds: int, of_runs: float, of_tasks: float, variants: int) -> np.ndarray:
+def alike(name: str, seeds: int, run_deviation: float, task_deviation: float, variants: int) -> np.ndarray:
     """Variants that are equally good, [variants, simulations, seeds, tasks]: four replicas of tasks of any difficulty.
 
     Which variant favours which tasks is drawn per simulation, so that on the tasks of all the world none is better.
     """
     random = generator(SEED, "alike", name, seeds)
     difficulty = random.normal(0.5, 1.2, (1, SIMULATIONS, 1, TASKS))
-    favoured = random.normal(0.0, of_tasks, (variants, SIMULATIONS, 1, TASKS))
-    luck = random.normal(0.0, of_runs, (variants, SIMULATIONS, seeds, 1))
+    favoured = random.normal(0.0, task_deviation, (variants, SIMULATIONS, 1, TASKS))
+    luck = random.normal(0.0, run_deviation, (variants, SIMULATIONS, seeds, 1))
     return random.binomial(4, 1 / (1 + np.exp(-(difficulty + favoured + luck)))) / 4
 
 
-def of_pairs(name: str, of_runs: float, of_tasks: float, paired: bool) -> Figures:
+def pair_coverage(name: str, run_deviation: float, task_deviation: float, paired: bool) -> Figures:
     """How often the interval of the difference of two variants that are alike holds 0."""
     figures: Figures = {"two-way, Student's t (used)": {}, "seeds alone, Student's t": {}}
     figures["seeds and tasks resampled, percentiles"] = {}
     for seeds in SEEDS:
-        first, second = alike(name, seeds, of_runs, of_tasks, 2)
-        held_ours = p_values(first, second, paired) >= 1 - LEVEL
-        figures["two-way, Student's t (used)"][str(seeds)] = held(held_ours)
-        figures["seeds alone, Student's t"][str(seeds)] = held(seeds_alone(first, second, paired) >= 1 - LEVEL)
+        first, second = alike(name, seeds, run_deviation, task_deviation, 2)
+        hits = p_values(first, second, paired) >= 1 - LEVEL
+        figures["two-way, Student's t (used)"][str(seeds)] = share_of(hits)
+        figures["seeds alone, Student's t"][str(seeds)] = share_of(seeds_alone(first, second, paired) >= 1 - LEVEL)
         figures["seeds and tasks resampled, percentiles"][str(seeds)] = both_resampled(first, second, paired)
     return figures
 
@@ -166,21 +166,21 @@ def p_values(first: np.ndarray, second: np.ndarray, paired: bool) -> np.ndarray:
 def seeds_alone(first: np.ndarray, second: np.ndarray, paired: bool) -> np.ndarray:
     """The p of the t test over the means of runs, as most papers have it."""
     means = first.mean(axis=2), second.mean(axis=2)
-    found = stats.ttest_rel(*means, axis=1) if paired else stats.ttest_ind(*means, axis=1, equal_var=False)
-    return found.pvalue
+    test = stats.ttest_rel(*means, axis=1) if paired else stats.ttest_ind(*means, axis=1, equal_var=False)
+    return test.pvalue
 
 
 def both_resampled(first: np.ndarray, second: np.ndarray, paired: bool) -> float:
     """Percentiles of means over resampled seeds and, each time, resampled tasks (Owen 2007)."""
     seeds = first.shape[1]
     random = generator(SEED, "pairs", seeds)
-    drawn = np.empty((RESAMPLES, SIMULATIONS))
+    differences = np.empty((RESAMPLES, SIMULATIONS))
     for place in range(RESAMPLES):
         tasks = weights(random, TASKS)
         one = weights(random, seeds)
         other = one if paired else weights(random, seeds)
-        drawn[place] = one @ (first @ tasks).T - other @ (second @ tasks).T
-    return within_percentiles(drawn.T, 0.0)
+        differences[place] = one @ (first @ tasks).T - other @ (second @ tasks).T
+    return within_percentiles(differences.T, 0.0)
 
 
 def weights(random: np.random.Generator, count: int) -> np.ndarray:
@@ -191,22 +191,22 @@ def weights(random: np.random.Generator, count: int) -> np.ndarray:
 VARIANTS = 4
 
 
-def of_family(seeds: int) -> dict[str, float]:
+def family_errors(seeds: int) -> dict[str, float]:
     """Of four variants that are alike: how often some pair of the six is called different."""
     variants = alike("family", seeds, 0.2, 0.3, VARIANTS)
     pairs = [(one, other) for one in range(VARIANTS) for other in range(one)]
-    found = np.array([p_values(variants[one], variants[other], True) for one, other in pairs])
-    corrected = np.array([holm(column) for column in found.T.tolist()])
+    pair_ps = np.array([p_values(variants[one], variants[other], True) for one, other in pairs])
+    corrected = np.array([holm(column) for column in pair_ps.T.tolist()])
     return {
-        "uncorrected": held(found.min(axis=0) < 1 - LEVEL),
-        "Holm (used)": held(corrected.min(axis=1) < 1 - LEVEL),
+        "uncorrected": share_of(pair_ps.min(axis=0) < 1 - LEVEL),
+        "Holm (used)": share_of(corrected.min(axis=1) < 1 - LEVEL),
     }
 
 
 PROPORTIONS = ((20, 0.5), (20, 0.95), (100, 0.5), (100, 0.95), (100, 0.99))
 
 
-def of_wilson(tasks: int, truth: float) -> dict[str, float]:
+def wilson_coverage(tasks: int, truth: float) -> dict[str, float]:
     """How often Wilson's interval of a proportion holds the truth, exactly, and the usual one, p +- 1.96 s."""
     counts = np.arange(tasks + 1)
     chance = stats.binom.pmf(counts, tasks, truth)
@@ -224,13 +224,13 @@ def quantile(freedom: int) -> float:
     return float(stats.t.ppf(TAILS[1], freedom))
 
 
-def within_percentiles(drawn: np.ndarray, truth: float) -> float:
-    low, high = np.quantile(drawn, TAILS, axis=1)
-    return held((low <= truth) & (truth <= high))
+def within_percentiles(resamples: np.ndarray, truth: float) -> float:
+    low, high = np.quantile(resamples, TAILS, axis=1)
+    return share_of((low <= truth) & (truth <= high))
 
 
-def held(found: np.ndarray) -> float:
-    return float(np.mean(found))
+def share_of(hits: np.ndarray) -> float:
+    return float(np.mean(hits))
 
 
 def page(figures: Mapping[str, Mapping[str, Mapping[str, object]]]) -> str:
@@ -288,11 +288,11 @@ Exact, not simulated.
 """
 
 
-def table(of_subjects: Mapping[str, Mapping[str, object]]) -> str:
+def table(subjects: Mapping[str, Mapping[str, object]]) -> str:
     """One row per subject and method, one column per number of seeds."""
     lines = ["| | interval | " + " | ".join(f"{seeds} seeds" for seeds in SEEDS) + " |"]
     lines.append("|---|---|" + "---:|" * len(SEEDS))
-    for subject, methods in of_subjects.items():
+    for subject, methods in subjects.items():
         for place, (method, shares) in enumerate(methods.items()):
             assert isinstance(shares, Mapping)
             cells = [f"{100 * shares[str(seeds)]:.1f}" for seeds in SEEDS]

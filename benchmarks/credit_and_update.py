@@ -49,12 +49,12 @@ def trajectories(turns: tuple[int, int]) -> list[Trajectory]:
     draw = generator(0, "credit and update", *turns)
 
     def turn(first: bool) -> Turn:
-        observed, said = draw.integers(3, 300, 40 if first else OBSERVATION), draw.integers(3, 300, REPLY)
+        observed, reply = draw.integers(3, 300, 40 if first else OBSERVATION), draw.integers(3, 300, REPLY)
         return Turn(
             observation="seen",
             observation_tokens=tuple(observed.tolist()),
             reply="said",
-            reply_tokens=tuple(said.tolist()),
+            reply_tokens=tuple(reply.tolist()),
             log_probabilities=tuple((-5.0 - draw.random(REPLY)).tolist()),
             thought="",
             actions=("up",),
@@ -80,19 +80,19 @@ def trajectories(turns: tuple[int, int]) -> list[Trajectory]:
 @contextmanager
 def model_seconds() -> Iterator[list[float]]:
     """The processor seconds of the model's passes, the optimizer, loading and saving, added up while this is open."""
-    spent = [0.0]
+    seconds = [0.0]
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
-        def within(*arguments: Any, **named: Any) -> Any:
+        def within(*arguments: Any, **keywords: Any) -> Any:
             began = time.process_time()
             try:
-                return function(*arguments, **named)
+                return function(*arguments, **keywords)
             finally:
-                spent[0] += time.process_time() - began
+                seconds[0] += time.process_time() - began
 
         return within
 
-    of_the_model = [
+    model_functions = [
         (forward_pass, "reply_states"),
         (forward_pass, "score_replies"),
         (torch.Tensor, "backward"),
@@ -102,12 +102,12 @@ def model_seconds() -> Iterator[list[float]]:
         (MODELS, "take_learner"),
     ]
     with ExitStack() as stack:
-        for owner, name in of_the_model:
+        for owner, name in model_functions:
             stack.enter_context(patch.object(owner, name, timed(getattr(owner, name))))
-        yield spent
+        yield seconds
 
 
-def measured(rollout: Reference, policy: Reference, rule: str) -> tuple[float, float, float, float]:
+def measure(rollout: Reference, policy: Reference, rule: str) -> tuple[float, float, float, float]:
     """The processor seconds of credit, of an update besides the model, of the model, and of transformers' forward pass
     in its place, on one batch.
     """
@@ -119,25 +119,25 @@ def measured(rollout: Reference, policy: Reference, rule: str) -> tuple[float, f
     section = CreditParameters(rewards=rewards, credit=Credit(estimator=rule, options={}), reference=None)
     began = time.process_time()
     credited = credit.fn(section, rollout=rollout)
-    of_credit = time.process_time() - began
+    credit_seconds = time.process_time() - began
     parameters = UpdateParameters.of(experiment.optimization, experiment.compute, 1.0, seed=1, iteration=1)
-    with model_seconds() as of_model:
+    with model_seconds() as ours:
         began = time.process_time()
         update.fn(parameters, policy=policy, rollout=rollout, credit=credited)
-        of_update = time.process_time() - began - of_model[0]
-    with patch.object(forward_pass, "reply_states", padded_reply_states), model_seconds() as of_theirs:
+        update_seconds = time.process_time() - began - ours[0]
+    with patch.object(forward_pass, "reply_states", padded_reply_states), model_seconds() as theirs:
         update.fn(parameters, policy=policy, rollout=rollout, credit=credited)
-    return of_credit, of_update, of_model[0], of_theirs[0]
+    return credit_seconds, update_seconds, ours[0], theirs[0]
 
 
 def main() -> None:
     """Print a table: the least of several rounds, which other work on the machine disturbs least."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["TURNWISE_HOME"] = home
-        with default_store().write("policy") as made:
+        with default_store().write("policy") as draft:
             sizes = {"hidden": 32, "layers": 1, "heads": 2, "key_value_heads": 1, "feed_forward": 64}
             create_policy(
-                made.folder, vocabulary_size=300, context_length=CONTEXT, end_token=1, pad_token=2, seed=0, **sizes
+                draft.folder, vocabulary_size=300, context_length=CONTEXT, end_token=1, pad_token=2, seed=0, **sizes
             )
         print(f"{GROUPS} x {REPLICAS} trajectories, replies of {REPLY} tokens: processor milliseconds")
         print(f"{'':14}{'rule':14}{'credit':>10}{'update besides the model':>28}{'model':>8}{'theirs':>8}{'ratio':>7}")
@@ -145,10 +145,10 @@ def main() -> None:
             with default_store().write("rollout") as rollout:
                 write_trajectories(rollout.folder, trajectories(turns))
             for rule in RULES:
-                rounds = [measured(rollout.reference, made.reference, rule) for _ in range(ROUNDS)]
-                of_credit, of_update, ours, theirs = (1000 * min(column) for column in zip(*rounds, strict=True))
+                rounds = [measure(rollout.reference, draft.reference, rule) for _ in range(ROUNDS)]
+                credit_ms, update_ms, ours, theirs = (1000 * min(column) for column in zip(*rounds, strict=True))
                 print(
-                    f"{name:14}{rule:14}{of_credit:10.0f}{of_update:28.0f}{ours:8.0f}{theirs:8.0f}{ours / theirs:7.2f}",
+                    f"{name:14}{rule:14}{credit_ms:10.0f}{update_ms:28.0f}{ours:8.0f}{theirs:8.0f}{ours / theirs:7.2f}",
                     flush=True,
                 )
 

@@ -28,8 +28,8 @@ def main() -> None:
     for problem, verdicts in zip(PROBLEMS, baselines, strict=True):
         sys.stdout.write(f"{problem.title}\n")
         for verdict in verdicts:
-            kept = ", ".join(f"{share:.3f}" for share in verdict.shares)
-            sys.stdout.write(f"  {verdict.rule.title}: keeps {kept} of the gradient: {verdict.finding}\n")
+            shares = ", ".join(f"{share:.3f}" for share in verdict.shares)
+            sys.stdout.write(f"  {verdict.rule.title}: keeps {shares} of the gradient: {verdict.finding}\n")
 
 
 def page(baselines: Sequence[Sequence[RuleBias]], deviations: Sequence[Sequence[RuleBias]]) -> str:
@@ -117,8 +117,8 @@ def _problems() -> str:
     return "\n".join(lines)
 
 
-def _tables(of_problems: Sequence[Sequence[RuleBias]]) -> str:
-    return "\n".join(_table(problem, verdicts) for problem, verdicts in zip(PROBLEMS, of_problems, strict=True))
+def _tables(problem_verdicts: Sequence[Sequence[RuleBias]]) -> str:
+    return "\n".join(_table(problem, verdicts) for problem, verdicts in zip(PROBLEMS, problem_verdicts, strict=True))
 
 
 def _table(problem: DecisionProblem, verdicts: Sequence[RuleBias]) -> str:
@@ -146,20 +146,20 @@ def _name(rule: Rule) -> str:
 
 def _group_sizes() -> str:
     rules = (*BASELINES, *(rule for rule in DEVIATIONS if rule.estimator == "grpo"))
-    chosen = [rule for rule in rules if rule.estimator in ("mt-grpo", "grpo") and "own turn" not in rule.title]
+    selected = [rule for rule in rules if rule.estimator in ("mt-grpo", "grpo") and "own turn" not in rule.title]
     lines = ["| rule | " + " | ".join(f"G = {size}" for size in GROUP_SIZES) + " |"]
     lines.append("|---|" + "---|" * len(GROUP_SIZES))
-    verdicts = [examine(PROBLEMS[0], chosen, group_size=size, groups=GROUPS, seed=SEED) for size in GROUP_SIZES]
-    for place, rule in enumerate(chosen):
+    verdicts = [examine(PROBLEMS[0], selected, group_size=size, groups=GROUPS, seed=SEED) for size in GROUP_SIZES]
+    for place, rule in enumerate(selected):
         divided = ", divided by the deviation" if rule in DEVIATIONS else ""
-        lines.append(f"| {rule.title}{divided} | " + " | ".join(_shares(of_size[place]) for of_size in verdicts) + " |")
+        lines.append(f"| {rule.title}{divided} | " + " | ".join(_shares(each[place]) for each in verdicts) + " |")
     return "\n".join(lines)
 
 
-def draw(of_problems: Sequence[Sequence[RuleBias]]) -> Figure:
+def draw(problem_verdicts: Sequence[Sequence[RuleBias]]) -> Figure:
     figure = Figure(figsize=(11, 1.3 + 0.2 * len(BASELINES)), layout="constrained")
-    axes = figure.subplots(1, len(of_problems), sharey=True)
-    for panel, problem, verdicts in zip(axes, PROBLEMS, of_problems, strict=True):
+    axes = figure.subplots(1, len(problem_verdicts), sharey=True)
+    for panel, problem, verdicts in zip(axes, PROBLEMS, problem_verdicts, strict=True):
         _draw_problem(panel, problem, verdicts)
     axes[0].set_yticks(range(len(BASELINES)), [rule.title for rule in BASELINES])
     axes[0].set_ylim(len(BASELINES) - 0.5, -0.5)

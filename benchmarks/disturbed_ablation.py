@@ -25,7 +25,7 @@ class Loss:
 
     what: str
     stage: str
-    stored: int
+    results: int
     """It strikes when so many results of the stage are stored."""
     strike: Callable[[int], object]
     """Kill, and bring back what the ablation cannot bring back itself; given the ablation's process."""
@@ -33,7 +33,7 @@ class Loss:
     """Bring back what was killed, after the ablation has stopped because of it."""
     stops: bool = False
     """Whether the ablation must stop because of it, which is waited for."""
-    said: str = "nothing, and went on"
+    message: str = "nothing, and went on"
     broken: str = ""
 
 
@@ -78,11 +78,11 @@ class Home:
                 start_new_session=True,
             )
 
-    def stored(self, stage: str) -> int:
+    def stored_results(self, stage: str) -> int:
         """How many results of a stage are stored."""
         return len(list((self.folder / "home" / "results" / stage).glob("*")))
 
-    def said(self, beginning: int) -> str:
+    def log_after(self, beginning: int) -> str:
         """What it said after so many bytes."""
         return (self.folder / "log").read_bytes()[beginning:].decode(errors="replace")
 
@@ -91,72 +91,74 @@ class Home:
         return (self.folder / "log").stat().st_size if (self.folder / "log").exists() else 0
 
     @property
-    def _found(self) -> Path:
+    def _digests_file(self) -> Path:
         return self.folder / "results" / "tiny" / "digests.json"
 
     def is_made(self) -> bool:
         """Whether the ablation has ended well."""
-        return self._found.exists()
+        return self._digests_file.exists()
 
     def digests(self) -> str:
         """What a repeat must give again."""
-        return "".join(line for line in self._found.read_text(encoding="utf-8").splitlines() if "platform" not in line)
+        return "".join(
+            line for line in self._digests_file.read_text(encoding="utf-8").splitlines() if "platform" not in line
+        )
 
 
 def endure(home: Home, losses: Sequence[Loss]) -> None:
     """Run the ablation to its end, with all these losses on the way."""
-    started, beginning, last = home.start(), home.log_bytes(), None
+    process, beginning, last = home.start(), home.log_bytes(), None
     for loss in losses:
-        wanted = loss.stored
+        wanted = loss.results
         if last is not None and last.stops:
             # Lost workers may have gone on until now: strike when the ablation is at work again.
-            wanted = max(wanted, home.stored(loss.stage) + 1)
-        while home.stored(loss.stage) < wanted:
-            if started.poll() is not None:
-                if last is None or not started.returncode:
-                    loss.broken = f"the ablation ended with status {started.returncode} before it was struck"
+            wanted = max(wanted, home.stored_results(loss.stage) + 1)
+        while home.stored_results(loss.stage) < wanted:
+            if process.poll() is not None:
+                if last is None or not process.returncode:
+                    loss.broken = f"the ablation ended with status {process.returncode} before it was struck"
                     return
-                started, beginning = _again(home, last, beginning)
+                process, beginning = _restart(home, last, beginning)
             time.sleep(0.05)
-        print(f"  {loss.what}, at {loss.stage} {loss.stored}", flush=True)
+        print(f"  {loss.what}, at {loss.stage} {loss.results}", flush=True)
         if last is not None:
-            _hear(last, home.said(beginning))
+            _hear(last, home.log_after(beginning))
         beginning, last = home.log_bytes(), loss
-        loss.strike(started.pid)
-        if loss.stops and started.wait(PATIENCE_SECONDS) == 0:
+        loss.strike(process.pid)
+        if loss.stops and process.wait(PATIENCE_SECONDS) == 0:
             loss.broken = "the ablation did not stop"
             return
     for _ in range(RESTARTS):
-        status = started.wait(PATIENCE_SECONDS)
+        status = process.wait(PATIENCE_SECONDS)
         if last is None:
             return
         if status == 0:
-            _hear(last, home.said(beginning))
+            _hear(last, home.log_after(beginning))
             return
-        started, beginning = _again(home, last, beginning)
-    if started.wait(PATIENCE_SECONDS) and last is not None:
+        process, beginning = _restart(home, last, beginning)
+    if process.wait(PATIENCE_SECONDS) and last is not None:
         last.broken = "it did not go on when it was started again"
 
 
-def _again(home: Home, loss: Loss, beginning: int) -> tuple[subprocess.Popen[bytes], int]:
+def _restart(home: Home, loss: Loss, beginning: int) -> tuple[subprocess.Popen[bytes], int]:
     """Start a stopped ablation again; note what it said."""
-    said = home.said(beginning)
-    ours = [line for line in said.splitlines() if line.startswith("turnwise: ")]
-    loss.said = ours[-1] if ours else said[-300:]
-    if not ours or "Traceback" in said:
+    output = home.log_after(beginning)
+    ours = [line for line in output.splitlines() if line.startswith("turnwise: ")]
+    loss.message = ours[-1] if ours else output[-300:]
+    if not ours or "Traceback" in output:
         loss.broken = "it did not stop in one sentence"
-    print(f"    stopped: {loss.said}", flush=True)
+    print(f"    stopped: {loss.message}", flush=True)
     loss.back()
     return home.start(), home.log_bytes()
 
 
-def _hear(loss: Loss, said: str) -> None:
+def _hear(loss: Loss, output: str) -> None:
     """Note what an ablation said that went on."""
-    told = TOLD.findall(" ".join(said.split()))
-    if "Traceback" in said:
+    matches = TOLD.findall(" ".join(output.split()))
+    if "Traceback" in output:
         loss.broken = "it said more than a sentence"
-    if told and loss.said.startswith("nothing"):
-        loss.said = f"{told[0]}, and went on"
+    if matches and loss.message.startswith("nothing"):
+        loss.message = f"{matches[0]}, and went on"
 
 
 def undisturbed(folder: Path, settings: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ def main() -> None:
         for _ in range(ROUNDS):
             for name, engine in engines.items():
                 speeds[name].append(_tokens_per_second(engine))
-        best = {name: max(found) for name, found in speeds.items()}
+        best = {name: max(rates) for name, rates in speeds.items()}
     sys.stdout.write(
         f"{EPISODES} replies of at most {REPLY} tokens after {CONTEXT}, best of {ROUNDS}: "
         + ", ".join(f"{name} {speed:,.0f} tokens/s" for name, speed in best.items())

@@ -64,16 +64,16 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--engine", choices=("vllm", "embedded"), default="vllm")
     parser.add_argument("--model", default="smollm2-135m", help="of the overlay: a name, a folder or a GGUF file")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="the most that all parts take together")
-    chosen = parser.parse_args(list(arguments))
-    if chosen.device == "cuda" and not cards():
+    options = parser.parse_args(list(arguments))
+    if options.device == "cuda" and not cards():
         parser.exit(2, f"{parser.prog}: {NO_CARD}\n")
-    say(f"one {chosen.device}, engine {chosen.engine}, at most {chosen.minutes:g} minutes")
-    if chosen.device == "cpu":
+    say(f"one {options.device}, engine {options.engine}, at most {options.minutes:g} minutes")
+    if options.device == "cpu":
         say("a small shape: that each part works is all that its figures say")
-    ends, missing = time.monotonic() + 60.0 * chosen.minutes, []
+    ends, missing = time.monotonic() + 60.0 * options.minutes, []
     for number, part in enumerate(PARTS):
         share = part.share / sum(each.share for each in PARTS[number:])
-        missing += measured(part, (ends - time.monotonic()) * share, chosen.device, chosen.engine, chosen.model)
+        missing += print_figures(part, (ends - time.monotonic()) * share, options.device, options.engine, options.model)
     if missing:
         say(f"not measured: {', '.join(missing)}")
         raise SystemExit(1)
@@ -85,23 +85,23 @@ def cards() -> int:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return 0
-    found = ctypes.c_int(0)
-    fails = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(found))
-    return 0 if fails else found.value
+    count = ctypes.c_int(0)
+    fails = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    return 0 if fails else count.value
 
 
-def measured(part: Part, seconds: float, *asked: str) -> list[str]:
+def print_figures(part: Part, seconds: float, *arguments: str) -> list[str]:
     """Print the figures of a part as they are found; returns those that are missing after so many seconds."""
-    found = [name for name, _ in told(part, seconds, *asked)]
-    return [name for name in part.figures if name not in found]
+    names = [name for name, _ in read_figures(part, seconds, *arguments)]
+    return [name for name in part.figures if name not in names]
 
 
-def told(part: Part, seconds: float, *asked: str) -> Iterator[tuple[str, str]]:
-    """The figures of a part, by a process that is killed when its time is over; `asked`: device, engine, model."""
+def read_figures(part: Part, seconds: float, *arguments: str) -> Iterator[tuple[str, str]]:
+    """The figures of a part, by a process that is killed when its time is over; `arguments`: device, engine, model."""
     if seconds <= 0:
         say(f"{part.name}: no time is left for it")
         return
-    command = [sys.executable, "-m", "benchmarks.gpu_parts", part.name, *asked]
+    command = [sys.executable, "-m", "benchmarks.gpu_parts", part.name, *arguments]
     child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     ending = threading.Timer(seconds, child.kill)
     ending.start()

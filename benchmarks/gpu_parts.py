@@ -55,8 +55,10 @@ def main(arguments: Sequence[str]) -> None:
     collect_rarely()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
-    name, *asked = arguments
-    {"learner": learner, "compiled": compiled, "together": together, "overlay": overlay}[name](Answers(answers), *asked)
+    name, *options = arguments
+    {"learner": learner, "compiled": compiled, "together": together, "overlay": overlay}[name](
+        Answers(answers), *options
+    )
     answers.flush()
     os._exit(0)  # tearing vLLM down takes seconds
 
@@ -75,7 +77,7 @@ class Answers:
 
 def learner(answers: Answers, device: str, engine: str, model: str) -> None:
     """The learner alone, as `benchmarks.learner` measures it, and what an update's time is of."""
-    trained, row = _measured(device)
+    trained, row = _measure_learner(device)
     peak = _peak_of_card() if device == "cuda" else None
     if peak is None:
         figure = f"{row.update / row.large:.0%} of what one large product reaches; the peak of this {device} is unknown"
@@ -94,12 +96,12 @@ def compiled(answers: Answers, device: str, engine: str, model: str) -> None:
     if device != "cuda":
         answers.tell("MFU, compiled", "for a card")
         return
-    (_, row), peak = _measured(device, compiled=True), _peak_of_card()
+    (_, row), peak = _measure_learner(device, compiled=True), _peak_of_card()
     share = "" if peak is None else f"{row.update / peak:.0%}, "
     answers.tell("MFU, compiled", f"{share}{row.tokens_per_second:,.0f} tokens a second")
 
 
-def _measured(device: str, **model: Any) -> tuple[Learner, Row]:
+def _measure_learner(device: str, **model: Any) -> tuple[Learner, Row]:
     """A learner, and the row of `benchmarks.learner` on it with all of the machine's threads."""
     import torch
 
@@ -126,15 +128,15 @@ def _shares_of_update(trained: Learner, device: str) -> str:
     with profile() as profiled:
         seconds = _seconds(lambda: trained.update(batch, settings_of(size)), device)
     where = DeviceType.CUDA if device == "cuda" else DeviceType.CPU
-    taken: dict[str, float] = {}
+    by_kind: dict[str, float] = {}
     for event in profiled.key_averages():
         if event.device_type == where:
             kinds = [kind for kind, parts in KINDS.items() if any(part in event.key for part in parts)]
             own = event.self_device_time_total if device == "cuda" else event.self_cpu_time_total
             kind = kinds[0] if kinds else "other work"
-            taken[kind] = taken.get(kind, 0.0) + own / 1e6
-    shares = [f"{kind} {each / seconds:.0%}" for kind, each in sorted(taken.items(), key=lambda entry: -entry[1])]
-    return f"{', '.join(shares)} of {seconds:.2f} s; {max(0.0, 1.0 - sum(taken.values()) / seconds):.0%} without work"
+            by_kind[kind] = by_kind.get(kind, 0.0) + own / 1e6
+    shares = [f"{kind} {each / seconds:.0%}" for kind, each in sorted(by_kind.items(), key=lambda entry: -entry[1])]
+    return f"{', '.join(shares)} of {seconds:.2f} s; {max(0.0, 1.0 - sum(by_kind.values()) / seconds):.0%} without work"
 
 
 def together(answers: Answers, device: str, engine_name: str, model: str) -> None:
@@ -166,18 +168,20 @@ def together(answers: Answers, device: str, engine_name: str, model: str) -> Non
         answers.tell("vLLM's share", _share(folder, experiment.compute, length, imported))
         _sample(engine, device)  # what is compiled and captured at the first batch is not its speed
         sequences, seconds = _sample(engine, device)
-        sampled = sum(sum(sequence.mask) for sequence in sequences)
-        answers.tell("sampled", f"{sampled / seconds:,.0f} tokens a second, {EPISODES[device]} episodes at once")
+        tokens = sum(sum(sequence.mask) for sequence in sequences)
+        answers.tell("sampled", f"{tokens / seconds:,.0f} tokens a second, {EPISODES[device]} episodes at once")
         trained = Learner(folder, device=device, threads=1, model=ModelSettings.taken_from(experiment.compute))
         imported.forget_peak()
-        told = _update(trained, sequences, experiment)
-        answers.tell("mismatch", f"{told['mismatch']:.2g} nats in the mean, {told['mismatch_maximum']:.2g} at most")
-        answers.tell("peak, update", _beside(imported.peak(), plan["update"]))
+        metrics = _update(trained, sequences, experiment)
+        answers.tell(
+            "mismatch", f"{metrics['mismatch']:.2g} nats in the mean, {metrics['mismatch_maximum']:.2g} at most"
+        )
+        answers.tell("peak, update", _peak_and_plan(imported.peak(), plan["update"]))
         imported.forget_peak()
         seconds = _seconds(lambda: engine.load(folder, "second", trained.model), device)
         answers.tell("handing over", f"{seconds:,.2f} s, in memory")
         _sample(engine, device)
-        answers.tell("peak, sampling", _beside(imported.peak(), plan["sampling"]))
+        answers.tell("peak, sampling", _peak_and_plan(imported.peak(), plan["sampling"]))
 
 
 def overlay(answers: Answers, device: str, engine: str, model: str) -> None:
@@ -221,7 +225,7 @@ def overlay(answers: Answers, device: str, engine: str, model: str) -> None:
         f"{tokens.iloc[1]:,.0f} reply tokens a second, its files included; medians",
     )
     answers.tell("mismatch of run", f"{curve['update/mismatch_nats'].max():.2g} nats in the mean at most")
-    answers.tell("peak of run", _beside(int(curve["memory/update_peak_bytes"].max()), planned))
+    answers.tell("peak of run", _peak_and_plan(int(curve["memory/update_peak_bytes"].max()), planned))
 
 
 def _size(device: str) -> Any:
@@ -241,7 +245,7 @@ def _experiment(device: str, engine: str) -> Any:
     """What is planned: an experiment of one variant, without a reference policy."""
     from turnwise.experiment import load
 
-    written = {
+    overrides = {
         "compute.device": device,
         "compute.engine": engine,
         "compute.precision": PRECISION[device],
@@ -259,7 +263,7 @@ def _experiment(device: str, engine: str) -> Any:
         "monitors.probe_every": None,
         "ablation.variants": [VARIANT],
     }
-    settings = [f"{key}={json.dumps(value)}" for key, value in written.items()]
+    settings = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
     return load(ROOT / "params.yaml", [], settings).variant(VARIANT)
 
 
@@ -271,10 +275,10 @@ def _plan(experiment: Any, dimensions: Any, *, libraries: bool = False) -> dict[
     return {phase.name: phase.bytes - (0 if libraries else phase.parts["libraries"]) for phase in phases}
 
 
-def _beside(found: int, planned: int) -> str:
+def _peak_and_plan(peak: int, planned: int) -> str:
     from turnwise.policy.memory_plan import GIB
 
-    return f"{found / GIB:.2f} GiB, planned {planned / GIB:.2f}"
+    return f"{peak / GIB:.2f} GiB, planned {planned / GIB:.2f}"
 
 
 def _share(folder: Path, compute: Any, context_length: int, memory: _Memory) -> str:
@@ -284,11 +288,11 @@ def _share(folder: Path, compute: Any, context_length: int, memory: _Memory) -> 
     from turnwise.policy.memory_plan import GIB
 
     if (compute.device, compute.engine) != ("cuda", "vllm"):
-        return f"{memory.taken() / GIB:.2f} GiB are taken; there is no share of a {compute.device} to ask for"
+        return f"{memory.used() / GIB:.2f} GiB are taken; there is no share of a {compute.device} to ask for"
     planned = engine_memory(folder, compute.device, compute.precision, context_length, MOST_EPISODES_AT_ONCE)
     needed = planned.weights + planned.cache + planned.graphs + planned.sampling
     return (
-        f"{share_of_card(planned):.0%} of the card asked for, {needed / GIB:.2f} GiB; {memory.taken() / GIB:.2f} taken"
+        f"{share_of_card(planned):.0%} of the card asked for, {needed / GIB:.2f} GiB; {memory.used() / GIB:.2f} taken"
     )
 
 
@@ -299,7 +303,7 @@ class _Memory:
         self._device = device
         self._before = self._now()
 
-    def taken(self) -> int:
+    def used(self) -> int:
         """Bytes that are taken now."""
         return self._now() - self._before
 
@@ -381,9 +385,9 @@ def _update(learner: Any, sequences: Sequence[Any], experiment: Any) -> dict[str
         entropy_coefficient=experiment.optimization.entropy_coefficient,
         maximum_mismatch=1e9,
     )
-    told: dict[str, float] = learner.update(batch, settings)
+    metrics: dict[str, float] = learner.update(batch, settings)
     learner.update(batch, settings)
-    return told
+    return metrics
 
 
 if __name__ == "__main__":

@@ -90,14 +90,14 @@ class Prepared:
         def timed(*arguments: Any) -> torch.Tensor:
             nonlocal attention
             began = time.process_time()
-            found = attend(*arguments)
+            output = attend(*arguments)
             attention += time.process_time() - began
-            return found
+            return output
 
         began = time.process_time()
         with patch.object(FusedForward, "_attention", timed):
-            made = rollout.fn(parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.tasks)
-        return Cost(time.process_time() - began, attention), made
+            reference = rollout.fn(parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.tasks)
+        return Cost(time.process_time() - began, attention), reference
 
 
 def prepared(engine: str, groups: int) -> Prepared:
@@ -117,8 +117,8 @@ def prepared(engine: str, groups: int) -> Prepared:
             "policy.vocabulary": 512,
         },
     )
-    made = materials(experiment)
-    return Prepared(experiment, made.tasks, made.tokenizer, made.policy)
+    inputs = materials(experiment)
+    return Prepared(experiment, inputs.tasks, inputs.tokenizer, inputs.policy)
 
 
 def peak_megabytes() -> float:
@@ -131,9 +131,9 @@ def row(ready: Prepared, groups: int, turns: int, iteration: int) -> tuple[Cost,
     rounds = max(2, TRAJECTORIES_A_ROW // (groups * GROUP_SIZE * max(1, turns // 4)))
     if groups * GROUP_SIZE >= TRAJECTORIES_A_ROW:
         rounds = 1
-    found = [ready.play(groups, turns, iteration + number) for number in range(rounds)]
-    arrays = read_arrays(default_store().folder(found[-1][1]))
-    cost = min((cost for cost, _ in found), key=lambda cost: cost.whole).over(groups * GROUP_SIZE)
+    plays = [ready.play(groups, turns, iteration + number) for number in range(rounds)]
+    arrays = read_arrays(default_store().folder(plays[-1][1]))
+    cost = min((cost for cost, _ in plays), key=lambda cost: cost.whole).over(groups * GROUP_SIZE)
     sys.stdout.write(
         f"{groups:>6} {turns:>5} {len(arrays):>12} {len(arrays.trained) / len(arrays):>15.1f} "
         f"{1000 * cost.whole:>13.2f} {1000 * cost.attention:>12.2f} {peak_megabytes():>14.0f}\n"
@@ -148,29 +148,29 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--groups", type=int, nargs="+", default=[8, 64, 512])
     parser.add_argument("--turns", type=int, nargs="+", default=[4, 20])
     parser.add_argument("--engine", choices=("embedded", "vllm"), default="embedded")
-    chosen = parser.parse_args(list(arguments))
+    options = parser.parse_args(list(arguments))
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TURNWISE_HOME"] = str(Path(folder))
-        ready = prepared(chosen.engine, max(chosen.groups))
+        ready = prepared(options.engine, max(options.groups))
         sys.stdout.write("groups turns trajectories turns in a mean ms/trajectory of attention peak megabytes\n")
-        _, iteration = ready.play(chosen.groups[0], chosen.turns[0], 0), 1
+        _, iteration = ready.play(options.groups[0], options.turns[0], 0), 1
         by_turns, by_groups = [], []
-        for turns in chosen.turns:
-            cost, iteration = row(ready, chosen.groups[0], turns, iteration)
+        for turns in options.turns:
+            cost, iteration = row(ready, options.groups[0], turns, iteration)
             by_turns.append(cost)
-        for groups in chosen.groups[1:]:
-            cost, iteration = row(ready, groups, chosen.turns[0], iteration)
+        for groups in options.groups[1:]:
+            cost, iteration = row(ready, groups, options.turns[0], iteration)
             by_groups.append(cost)
     least = by_turns[0]
     ratios = [
-        f"{turns} turns cost {cost.whole / least.whole:.2f} times {chosen.turns[0]}, "
+        f"{turns} turns cost {cost.whole / least.whole:.2f} times {options.turns[0]}, "
         f"{cost.rest / least.rest:.2f} times without attention"
-        for turns, cost in zip(chosen.turns[1:], by_turns[1:], strict=True)
+        for turns, cost in zip(options.turns[1:], by_turns[1:], strict=True)
     ]
     ratios += [
-        f"{groups} groups cost {cost.whole / least.whole:.2f} times {chosen.groups[0]} a trajectory"
-        for groups, cost in zip(chosen.groups[1:], by_groups, strict=True)
+        f"{groups} groups cost {cost.whole / least.whole:.2f} times {options.groups[0]} a trajectory"
+        for groups, cost in zip(options.groups[1:], by_groups, strict=True)
     ]
     sys.stdout.write("\n".join(ratios) + "\n")
 

@@ -81,12 +81,12 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--variant", default=VARIANT, help="a name of the preset's section variants")
     parser.add_argument("--folder", type=Path, help="where model and results are kept; else they are removed")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args(list(arguments))
-    if chosen.child:
-        run_and_account(experiment_of(chosen.child, chosen.variant, chosen.set))
+    options = parser.parse_args(list(arguments))
+    if options.child:
+        run_and_account(experiment_of(options.child, options.variant, options.set))
         return
     with tempfile.TemporaryDirectory() as temporary:
-        measure((chosen.folder or Path(temporary)).absolute(), chosen.variant, chosen.set)
+        measure((options.folder or Path(temporary)).absolute(), options.variant, options.set)
 
 
 def measure(folder: Path, variant: str, settings: Sequence[str]) -> None:
@@ -108,16 +108,16 @@ def measure(folder: Path, variant: str, settings: Sequence[str]) -> None:
     began = time.perf_counter()
     export = [sys.executable, "-m", "flows.commands.cli", "export", f"{variant} seed 1"]
     exporting = subprocess.Popen([*export, "--to", str(folder / "exported")], cwd=folder, env=environment)
-    _, status, used = os.wait4(exporting.pid, 0)
+    _, status, usage = os.wait4(exporting.pid, 0)
     if status:
         raise SystemExit(f"the export must end well; it ended with {status}")
-    print_account(StageAccount("export", time.perf_counter() - began, used.ru_maxrss * 1024, cached=False))
+    print_account(StageAccount("export", time.perf_counter() - began, usage.ru_maxrss * 1024, cached=False))
 
 
 def experiment_of(model: Path, variant: str, settings: Sequence[str]) -> Experiment:
     """The preset with one variant and one iteration, for this model on the CPU."""
-    written = {**SETTINGS, "policy.model": str(model), "ablation.variants": [variant]}
-    values = [*(f"{key}={json.dumps(value)}" for key, value in written.items()), *settings]
+    base_settings = {**SETTINGS, "policy.model": str(model), "ablation.variants": [variant]}
+    values = [*(f"{key}={json.dumps(value)}" for key, value in base_settings.items()), *settings]
     return single(load(ROOT / "params.yaml", [PRESET], values), variant, 1)
 
 
@@ -182,14 +182,14 @@ def print_accounts(command: Sequence[str], folder: Path, environment: dict[str, 
     child = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     for line in child.stdout:
-        told = json.loads(line)
-        if told.get("began") == STRUCK and killed:
+        event = json.loads(line)
+        if event.get("began") == STRUCK and killed:
             time.sleep(STRUCK_AFTER_SECONDS)
             child.kill()
             child.wait()
             return
-        if "seconds" in told:
-            print_account(StageAccount(**told))
+        if "seconds" in event:
+            print_account(StageAccount(**event))
     if child.wait() or killed:
         wanted = f"reach its {STRUCK}" if killed else "end well"
         raise SystemExit(f"the run must {wanted}; it ended with {child.returncode}")

@@ -63,7 +63,7 @@ class Side:
 
     name: str
     root: Path
-    wanted: dict[str, Any]
+    request: dict[str, Any]
     accounts: list[dict[str, Any]] = field(default_factory=list)
     digest: str = ""
 
@@ -76,10 +76,10 @@ class Side:
             env={**os.environ, "PYTHONPATH": str(self.root), "OMP_WAIT_POLICY": "PASSIVE"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=sys.stderr if self.wanted.get("verbose") else subprocess.DEVNULL,
+            stderr=sys.stderr if self.request.get("verbose") else subprocess.DEVNULL,
             text=True,
         )
-        self._send(json.dumps({name: value for name, value in self.wanted.items() if name != "verbose"}))
+        self._send(json.dumps({name: value for name, value in self.request.items() if name != "verbose"}))
 
     def finish_iteration(self) -> bool:
         """Wait for the account of the iteration that runs; False where the run has ended."""
@@ -87,12 +87,12 @@ class Side:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self.name} ended with status {self._process.wait()}: --verbose shows what it said")
-        said = json.loads(line)
-        if "digest" in said:
-            self.digest = said["digest"]
+        answer = json.loads(line)
+        if "digest" in answer:
+            self.digest = answer["digest"]
             self._process.wait()
             return False
-        self.accounts.append(said)
+        self.accounts.append(answer)
         return True
 
     def begin_iteration(self) -> None:
@@ -148,9 +148,9 @@ def print_table(sides: Sequence[Side], every: dict[str, int]) -> None:
     )
     for part, iterations in every.items():
         for side in sides:
-            found = [each["processor"][part] for each in side.accounts if part in each["processor"]]
-            if found:
-                print(f"{side.name}: {part} {statistics.fmean(found):.2f} s, every {iterations} iterations")
+            seconds = [each["processor"][part] for each in side.accounts if part in each["processor"]]
+            if seconds:
+                print(f"{side.name}: {part} {statistics.fmean(seconds):.2f} s, every {iterations} iterations")
     print("digests: " + ", ".join(f"{side.name} {side.digest}" for side in sides))
 
 
@@ -189,11 +189,11 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--homes", type=Path, help="keep the homes there and find their warm starts again")
     parser.add_argument("--figure", type=Path, help="draw the account into this PNG")
     parser.add_argument("--verbose", action="store_true", help="show what the runs say")
-    chosen = parser.parse_args(list(arguments))
-    settings = {**SHORT, "optimization.iterations": WARM_UP + chosen.iterations}
-    settings |= {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in chosen.setting)}
-    chosen.overlay = [str(Path(overlay).resolve()) for overlay in chosen.overlay]
-    roots = {"": ROOT, **({f"{chosen.against.name}, ": chosen.against.resolve()} if chosen.against else {})}
+    options = parser.parse_args(list(arguments))
+    settings = {**SHORT, "optimization.iterations": WARM_UP + options.iterations}
+    settings |= {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in options.setting)}
+    options.overlay = [str(Path(overlay).resolve()) for overlay in options.overlay]
+    roots = {"": ROOT, **({f"{options.against.name}, ": options.against.resolve()} if options.against else {})}
     parameters = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     every = {
         part: parameters[section][key]
@@ -202,27 +202,27 @@ def main(arguments: Sequence[str] = ()) -> None:
     print("processor: " + " ".join(platform()["processor"]["flags"]))
     sides: list[Side] = []
     with tempfile.TemporaryDirectory() as folder:
-        for engine in chosen.engines:
-            of_engine = [
+        for engine in options.engines:
+            engine_sides = [
                 Side(
                     f"{name}{engine}",
                     root,
                     {
-                        "overlays": chosen.overlay,
-                        "settings": {**settings, "compute.engine": (name and chosen.against_engine) or engine},
-                        "variant": chosen.variant or None,
-                        "seed": chosen.seed,
-                        "home": str((chosen.homes or Path(folder)).resolve() / f"{root.name}-{engine}"),
-                        "verbose": chosen.verbose,
+                        "overlays": options.overlay,
+                        "settings": {**settings, "compute.engine": (name and options.against_engine) or engine},
+                        "variant": options.variant or None,
+                        "seed": options.seed,
+                        "home": str((options.homes or Path(folder)).resolve() / f"{root.name}-{engine}"),
+                        "verbose": options.verbose,
                     },
                 )
                 for name, root in roots.items()
             ]
-            in_turns(of_engine)
-            print_table(of_engine, every)
-            sides += of_engine
-    if chosen.figure:
-        draw(sides, chosen.figure)
+            in_turns(engine_sides)
+            print_table(engine_sides, every)
+            sides += engine_sides
+    if options.figure:
+        draw(sides, options.figure)
 
 
 if __name__ == "__main__":

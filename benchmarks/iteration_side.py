@@ -193,12 +193,12 @@ def observed(function: Callable[..., Any], part: str, accountant: Accountant) ->
     managed = inspect.isgeneratorfunction(inspect.unwrap(function))
 
     @functools.wraps(function)
-    def within(*arguments: Any, **named: Any) -> Any:
+    def within(*arguments: Any, **keywords: Any) -> Any:
         if managed:
-            return Observed(function(*arguments, **named), part, accountant)
+            return Observed(function(*arguments, **keywords), part, accountant)
         entered = accountant.enter(part)
         try:
-            return function(*arguments, **named)
+            return function(*arguments, **keywords)
         finally:
             if entered:
                 accountant.leave()
@@ -254,7 +254,7 @@ class Turns:
         self._accountant, self._server, self._answers = accountant, server, answers
         self._served = server.seconds()
 
-    def ended(self, number: int) -> None:
+    def finish_iteration(self, number: int) -> None:
         """One iteration has ended."""
         accountant = self._accountant
         accountant.settle()
@@ -301,12 +301,12 @@ def main() -> None:
 
         observe(accountant)
         turns = Turns(accountant, ServerClock(Path(wanted.home)), answers)
-        recorded = AblationRecord.iteration
+        record_iteration = AblationRecord.iteration
 
-        @functools.wraps(recorded)
+        @functools.wraps(record_iteration)
         def iteration(self: Any, run: Any, iteration: Any) -> None:
-            recorded(self, run, iteration)
-            turns.ended(iteration.number)
+            record_iteration(self, run, iteration)
+            turns.finish_iteration(iteration.number)
 
         AblationRecord.iteration = iteration  # type: ignore[method-assign]
         experiment = load(Path("params.yaml"), list(map(Path, wanted.overlays)), wanted.settings)

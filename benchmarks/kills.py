@@ -109,27 +109,27 @@ class Home:
 
     def digests(self) -> dict[str, object]:
         """What a repeat must give again."""
-        found = json.loads((self.folder / "results" / "tiny" / "digests.json").read_text(encoding="utf-8"))
-        return {name: value for name, value in found.items() if name != "platform"}
+        contents = json.loads((self.folder / "results" / "tiny" / "digests.json").read_text(encoding="utf-8"))
+        return {name: value for name, value in contents.items() if name != "platform"}
 
     def processes(self) -> list[int]:
         """Every living process that one of this home's commands has started, directly or not."""
-        found = []
+        identifiers = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
                 if f"{MARK}={self.mark}".encode() in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
+                    identifiers.append(int(path.parent.name))
             except OSError:
                 continue  # it has ended meanwhile
-        return found
+        return identifiers
 
-    def end(self, started: subprocess.Popen[bytes], *, with_server: bool) -> None:
+    def end(self, process: subprocess.Popen[bytes], *, with_server: bool) -> None:
         """Kill the run's process group and, where wanted, every other process of the home."""
-        os.killpg(started.pid, signal.SIGKILL)
-        started.wait()
-        for process in self.processes() if with_server else []:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for identifier in self.processes() if with_server else []:
             try:
-                os.kill(process, signal.SIGKILL)
+                os.kill(identifier, signal.SIGKILL)
             except ProcessLookupError:
                 continue
 
@@ -137,14 +137,14 @@ class Home:
 def run_undisturbed(home: Home) -> list[Record]:
     """Run to the end; the stages in the order in which their results were stored."""
     began = time.time()
-    started = home.start()
-    if started.wait(PATIENCE_SECONDS):
+    process = home.start()
+    if process.wait(PATIENCE_SECONDS):
         raise RuntimeError(f"the run that is not killed must end well: see {home.folder / 'log'}")
-    stored = [Record(path.parent.name, path.stat().st_mtime - began) for path in home.records()]
-    return sorted(stored, key=lambda record: record.at)
+    records = [Record(path.parent.name, path.stat().st_mtime - began) for path in home.records()]
+    return sorted(records, key=lambda record: record.at)
 
 
-def chosen_moments(timeline: Sequence[Record], kills: int, seed: int) -> list[tuple[int, float]]:
+def kill_moments(timeline: Sequence[Record], kills: int, seed: int) -> list[tuple[int, float]]:
     """When to kill: after so many records, and then so many seconds into the stage that makes the next one.
 
     The stages of interest take turns as far as there are enough of them; a stage that occurs once is struck more often.
@@ -163,17 +163,17 @@ def chosen_moments(timeline: Sequence[Record], kills: int, seed: int) -> list[tu
 def run_killed(home: Home, timeline: Sequence[Record], kills: int, seed: int) -> Outcome:
     """Begin, kill, begin again, ..., and let the last go to its end."""
     outcome = Outcome()
-    for number, (place, delay) in enumerate(chosen_moments(timeline, kills, seed), start=1):
-        started = home.start()
+    for number, (place, delay) in enumerate(kill_moments(timeline, kills, seed), start=1):
+        process = home.start()
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(home.records()) < place and started.poll() is None and time.monotonic() < deadline:
+        while len(home.records()) < place and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(delay)
-        if started.poll() is not None:
-            outcome.broken.append(f"ended by itself with status {started.returncode} before kill {number}")
+        if process.poll() is not None:
+            outcome.broken.append(f"ended by itself with status {process.returncode} before kill {number}")
             break
         with_server = number % SERVER_EVERY == 0
-        home.end(started, with_server=with_server)
+        home.end(process, with_server=with_server)
         outcome.kills.append(timeline[place].stage)
         print(f"  kill {number}: {timeline[place].stage}{', with the server' if with_server else ''}", flush=True)
     if home.start().wait(PATIENCE_SECONDS):
@@ -191,9 +191,9 @@ def broken_promises(home: Home, expected: dict[str, object]) -> list[str]:
         check=True,
     )
     deadline = time.monotonic() + IDLE_SERVER_SECONDS
-    while (left := home.processes()) and time.monotonic() < deadline:
+    while (leftovers := home.processes()) and time.monotonic() < deadline:
         time.sleep(0.2)
-    broken += [f"{len(left)} processes are left over"] if left else []
+    broken += [f"{len(leftovers)} processes are left over"] if leftovers else []
     databases = home.folder / "home"
     broken += _stray(databases / "mlflow.db", "runs", "status", {"FINISHED": 3})
     broken += _stray(
@@ -218,30 +218,30 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where the homes lie; by default a temporary folder")
-    parsed = parser.parse_args()
+    options = parser.parse_args()
     configurations = [Configuration(engine, count) for engine in ("vllm", "embedded") for count in (1, 2)]
-    shares = [parsed.kills // 4 + (place < parsed.kills % 4) for place in range(4)]
+    shares = [options.kills // 4 + (place < options.kills % 4) for place in range(4)]
     struck: Counter[str] = Counter()
     failures = 0
     with tempfile.TemporaryDirectory() as temporary:
-        folder = parsed.folder or Path(temporary)
+        folder = options.folder or Path(temporary)
         for number, (configuration, kills) in enumerate(zip(configurations, shares, strict=True)):
             print(f"{configuration.name}: not killed", flush=True)
             undisturbed = Home(folder / f"{number}-undisturbed", configuration)
             timeline = run_undisturbed(undisturbed)
             expected = undisturbed.digests()
-            failures += _told(broken_promises(undisturbed, expected))
+            failures += _report(broken_promises(undisturbed, expected))
             print(f"{configuration.name}: {kills} kills", flush=True)
             home = Home(folder / f"{number}-killed", configuration)
-            outcome = run_killed(home, timeline, kills, parsed.seed + number)
+            outcome = run_killed(home, timeline, kills, options.seed + number)
             struck.update(outcome.kills)
-            failures += _told(outcome.broken + broken_promises(home, expected))
+            failures += _report(outcome.broken + broken_promises(home, expected))
     print(f"{sum(struck.values())} kills: " + ", ".join(f"{stage} {struck[stage]}" for stage in STAGES))
     print("every promise held" if not failures else f"{failures} promises broken")
     return 1 if failures else 0
 
 
-def _told(broken: Sequence[str]) -> int:
+def _report(broken: Sequence[str]) -> int:
     print("".join(f"  BROKEN: {each}\n" for each in broken) or "  every promise held\n", end="", flush=True)
     return len(broken)
 

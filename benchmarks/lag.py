@@ -77,7 +77,7 @@ class Marks:
         from turnwise.store import default_store
 
         self.at.append((time.perf_counter(), processor_seconds()))
-        clocks = [default_store().clock(made) for made in (iteration.rollout, iteration.policy)]
+        clocks = [default_store().clock(artifact) for artifact in (iteration.rollout, iteration.policy)]
         self.parts.append((clocks[0]["seconds"], clocks[1]["seconds"]))
 
     def per_iteration(self) -> list[tuple[float, float, float, float]]:
@@ -93,18 +93,18 @@ class Marks:
 
 def processor_seconds() -> float:
     """Processor seconds of this process and of those that it has started and that are still running."""
-    ticks, of_children = os.sysconf("SC_CLK_TCK"), 0.0
+    ticks, child_seconds = os.sysconf("SC_CLK_TCK"), 0.0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:
             continue  # it has ended meanwhile
         if int(fields[1]) == os.getpid():
-            of_children += (int(fields[11]) + int(fields[12])) / ticks
-    return time.process_time() + of_children
+            child_seconds += (int(fields[11]) + int(fields[12])) / ticks
+    return time.process_time() + child_seconds
 
 
-def measured(
+def measure(
     experiment: Experiment, prepared: Prepared, seed: int, sampler: Sampler | None
 ) -> list[tuple[float, float, float, float]]:
     """The figures of the iterations of one run."""
@@ -125,13 +125,13 @@ def compare(engine: str, iterations: int, seeds: int) -> Mapping[str, list[tuple
         load(ROOT / "params.yaml", [TINY], {**settings(engine, iterations), **lag}) for lag in (NO_CORRECTION, AHEAD)
     )
     prepared = prepare_policy(without, prepare_materials(without))
-    found: dict[str, list[tuple[float, ...]]] = {"lag 0": [], "lag 1, one process": [], "lag 1": []}
+    figures: dict[str, list[tuple[float, ...]]] = {"lag 0": [], "lag 1, one process": [], "lag 1": []}
     with sampling_ahead(True, lambda call: None, print) as sampler:
         for seed in range(1, seeds + 1):
-            found["lag 0"] += measured(without, prepared, seed, None)
-            found["lag 1"] += measured(ahead, prepared, seed, sampler)
-            found["lag 1, one process"] += measured(ahead, prepared, 1000 + seed, None)
-    return found
+            figures["lag 0"] += measure(without, prepared, seed, None)
+            figures["lag 1"] += measure(ahead, prepared, seed, sampler)
+            figures["lag 1, one process"] += measure(ahead, prepared, 1000 + seed, None)
+    return figures
 
 
 def main() -> None:
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=("embedded", "vllm"), default="embedded")
     parser.add_argument("--iterations", type=int, default=14)
     parser.add_argument("--seeds", type=int, default=3)
-    parsed = parser.parse_args(sys.argv[1:] if __name__ == "__main__" else [])
+    options = parser.parse_args(sys.argv[1:] if __name__ == "__main__" else [])
     with tempfile.TemporaryDirectory() as home:
         os.environ["TURNWISE_HOME"] = home
         from flows.runtime.server import ensure_server, stop_server
@@ -150,11 +150,11 @@ def main() -> None:
             from prefect import flow
 
             within_a_flow = flow(name="lag", validate_parameters=False, persist_result=False)(compare)
-            figures = within_a_flow(parsed.engine, parsed.iterations, parsed.seeds)
+            figures = within_a_flow(options.engine, options.iterations, options.seeds)
         finally:
             stop_server()
     load = os.getloadavg()[0]
-    print(f"rollout.lag, {parsed.engine} engine, one thread for each of engine and learner; load average {load:.1f}")
+    print(f"rollout.lag, {options.engine} engine, one thread for each of engine and learner; load average {load:.1f}")
     print(f"{'':<20}{'iterations':>11}{'wall s':>9}{'processor s':>13}{'sampling s':>12}{'update s':>10}")
     medians = {name: [median(column) for column in zip(*rows, strict=True)] for name, rows in figures.items()}
     for name, (wall, processor, sampling, update) in medians.items():

@@ -69,8 +69,8 @@ class Size:
     @property
     def layer_matrices(self) -> list[tuple[int, int]]:
         """Input and output width of one layer's linear maps."""
-        of_heads, of_keys = self.heads * self.head_dimension, self.key_value_heads * self.head_dimension
-        attention = [(self.hidden, of_heads), (self.hidden, of_keys), (self.hidden, of_keys), (of_heads, self.hidden)]
+        queries, keys = self.heads * self.head_dimension, self.key_value_heads * self.head_dimension
+        attention = [(self.hidden, queries), (self.hidden, keys), (self.hidden, keys), (queries, self.hidden)]
         return [*attention, *[(self.hidden, self.feed_forward)] * 2, (self.feed_forward, self.hidden)]
 
 
@@ -110,22 +110,22 @@ def main(arguments: Sequence[str] = ()) -> None:
     )
     parser.add_argument("--gradient-checkpointing", action="store_true")
     parser.add_argument("--compiled", action="store_true")
-    chosen = parser.parse_args(list(arguments))
-    if chosen.device == "cuda" and not torch.cuda.is_available():
+    options = parser.parse_args(list(arguments))
+    if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("the device cuda must be there; torch finds none")
-    torch.set_num_threads(chosen.threads)
-    sizes = ON_CPU if chosen.device == "cpu" else ON_CUDA
+    torch.set_num_threads(options.threads)
+    sizes = ON_CPU if options.device == "cpu" else ON_CUDA
     model = ModelSettings(
-        precision=chosen.precision or ("bfloat16" if chosen.device == "cuda" else "float32"),
-        gradient_checkpointing=chosen.gradient_checkpointing,
-        compiled=chosen.compiled,
+        precision=options.precision or ("bfloat16" if options.device == "cuda" else "float32"),
+        gradient_checkpointing=options.gradient_checkpointing,
+        compiled=options.compiled,
     )
     sys.stdout.write(
-        f"the learner's update on {chosen.device}, {chosen.threads} threads, best of {ROUNDS}; {model}\n" + _HEADING
+        f"the learner's update on {options.device}, {options.threads} threads, best of {ROUNDS}; {model}\n" + _HEADING
     )
-    for size in sizes[: chosen.sizes]:
-        learner = create_learner(size, chosen.device, chosen.threads, model)
-        sys.stdout.write(_line(measure(learner, size, chosen.device, model)))
+    for size in sizes[: options.sizes]:
+        learner = create_learner(size, options.device, options.threads, model)
+        sys.stdout.write(_line(measure(learner, size, options.device, model)))
         sys.stdout.flush()
 
 
@@ -146,9 +146,9 @@ def measure(learner: Learner, size: Size, device: str, model: ModelSettings) -> 
         SequenceBatch.of(sequences), size.micro_batch_tokens, PAD, torch.device("cpu"), packed=unpadded
     )
     tokens = sum(len(sequence.tokens) for sequence in sequences)
-    computed = tokens
+    computed_tokens = tokens
     if packed:
-        computed = sum(len(Packing.of(micro_batch, dtype).inputs) for micro_batch in micro_batches)
+        computed_tokens = sum(len(Packing.of(micro_batch, dtype).inputs) for micro_batch in micro_batches)
     replies = round(sum(len(micro_batch.targets) for micro_batch in micro_batches) / len(micro_batches))
     shapes = [(size.micro_batch_tokens, *matrix, size.layers) for matrix in size.layer_matrices]
     shapes.append((replies, size.hidden, size.vocabulary, 1))
@@ -156,23 +156,23 @@ def measure(learner: Learner, size: Size, device: str, model: ModelSettings) -> 
     forget_peak_memory(device)
     learner.update(batch, settings)
     peak_bytes = peak_memory_bytes(device)
-    seconds, of_theirs, same_shapes, large = [], [], [], []
+    seconds, their_seconds, same_shapes, large = [], [], [], []
     for _ in range(ROUNDS):
         seconds.append(_seconds(lambda: learner.update(batch, settings), device))
         with (
             patch.object(forward_pass, "reply_states", padded_reply_states),
             patch.object(scored_policy, "leaves_padding_out", lambda model: False),
         ):
-            of_theirs.append(_seconds(lambda: learner.update(batch, settings), device))
+            their_seconds.append(_seconds(lambda: learner.update(batch, settings), device))
         same_shapes.append(_products(shapes, dtype, device))
         large.append(_products([(side, side, side, 1)], dtype, device))
     return Row(
         size=size,
         parameters=sum(parameter.numel() for parameter in learner.model.parameters()),
         tokens_per_second=tokens / min(seconds),
-        shared=1.0 - computed / tokens,
+        shared=1.0 - computed_tokens / tokens,
         update=_floating_point_operations(size, sequences) / min(seconds),
-        theirs=_floating_point_operations(size, sequences) / min(of_theirs),
+        theirs=_floating_point_operations(size, sequences) / min(their_seconds),
         same_shapes=max(same_shapes),
         large=max(large),
         peak_bytes=peak_bytes,
@@ -287,11 +287,11 @@ def sequences_of(size: Size) -> list[TokenSequence]:
 def batch_of(learner: Learner, sequences: Sequence[TokenSequence], size: Size) -> UpdateBatch:
     """Every trajectory with an advantage, and the learner's own log-probabilities as the behaviour policy's."""
     rows = learner.log_probabilities(sequences, 1.0, size.micro_batch_tokens)
-    sampled = [
+    rescored = [
         TokenSequence(sequence.tokens, sequence.turn_of_token, tuple(row))
         for sequence, row in zip(sequences, rows, strict=True)
     ]
-    return UpdateBatch.from_turns(sampled, [((-1.0) ** index, 0.5) for index in range(len(sampled))])
+    return UpdateBatch.from_turns(rescored, [((-1.0) ** index, 0.5) for index in range(len(rescored))])
 
 
 def settings_of(size: Size) -> UpdateSettings:

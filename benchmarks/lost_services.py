@@ -54,9 +54,9 @@ def killed_workers(number: int) -> Callable[[int], object]:
 
     def strike(process: int) -> None:
         ends = time.monotonic() + 120
-        while not (found := workers_of(process, WORKER)) and time.monotonic() < ends:
+        while not (workers := workers_of(process, WORKER)) and time.monotonic() < ends:
             time.sleep(0.05)
-        if not kill(found[:number]):
+        if not kill(workers[:number]):
             raise RuntimeError("there must be a worker to kill; found none")
 
     return strike
@@ -67,13 +67,13 @@ def worker_trials(folder: Path) -> Iterator[Trial]:
     """Three processes, of whose workers one or all are killed."""
     losses = [Loss("a worker", "update", count, killed_workers(1)) for count in (1, 5)]
     losses += [Loss("all workers", "update", 9, killed_workers(9))]
-    killed = 1 + 1 + 2
+    kills = 1 + 1 + 2
     began = datetime.now(UTC)
 
     def broken_in(undisturbed: Path) -> str:
-        again, stages = computed_again(folder / "server" / "prefect" / "prefect.db", began)
-        print(f"  {again} of {stages} stages were computed more than once, for {killed} workers lost", flush=True)
-        return "a lost worker costs more than the stage that it was at" if again > killed else ""
+        recomputed, stages = computed_again(folder / "server" / "prefect" / "prefect.db", began)
+        print(f"  {recomputed} of {stages} stages were computed more than once, for {kills} workers lost", flush=True)
+        return "a lost worker costs more than the stage that it was at" if recomputed > kills else ""
 
     yield Trial("workers", (*EIGHT_RUNS,), losses, processes=3, broken_in=broken_in)
 
@@ -83,9 +83,9 @@ def computed_again(database: Path, since: datetime) -> tuple[int, int]:
 
     A stage is known by its task run's name, which holds variant, seed and iteration. One that was found is "Cached".
     """
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
-        rows = opened.execute(BEGUN, (since.strftime("%Y-%m-%d %H:%M:%S.%f"),)).fetchall()
-    return sum(begun - 1 for _, begun in rows), len(rows)
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        rows = connection.execute(BEGUN, (since.strftime("%Y-%m-%d %H:%M:%S.%f"),)).fetchall()
+    return sum(count - 1 for _, count in rows), len(rows)
 
 
 @contextmanager
@@ -140,14 +140,14 @@ def database_trials(folder: Path) -> Iterator[Trial]:
         with prefect_on(postgres.make("prefect"), folder / "prefect") as prefect:
 
             def broken_in(undisturbed: Path) -> str:
-                found = sorted(map(tuple, postgres.rows("mlflow", METRICS)))
+                metrics = sorted(map(tuple, postgres.rows("mlflow", METRICS)))
                 expected = metrics_in(undisturbed / "home" / "mlflow.db")
-                print(f"  {len(found)} rows of metrics in MLflow, {len(expected)} with SQLite", flush=True)
-                if found != expected:
+                print(f"  {len(metrics)} rows of metrics in MLflow, {len(expected)} with SQLite", flush=True)
+                if metrics != expected:
                     return "a metric is lost or doubled"
                 open_runs = "SELECT name, state_type FROM flow_run WHERE state_type <> 'COMPLETED'"
-                left = postgres.rows("prefect", open_runs)
-                return f"flow runs are not completed: {left}" if left else ""
+                unfinished = postgres.rows("prefect", open_runs)
+                return f"flow runs are not completed: {unfinished}" if unfinished else ""
 
             variables = {"PREFECT_API_URL": prefect}
             yield Trial("database", (*EIGHT_RUNS, tracking), losses, 8, variables, broken_in)
@@ -188,15 +188,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=TRIALS, default=list(TRIALS))
     parser.add_argument("--folder", type=Path, help="where the homes lie; by default a temporary folder")
-    chosen = parser.parse_args()
-    made, expected = [], {}
+    options = parser.parse_args()
+    trials, expected = [], {}
     with tempfile.TemporaryDirectory() as temporary:
-        folder = chosen.folder or Path(temporary)
+        folder = options.folder or Path(temporary)
         os.environ["TURNWISE_HOME"] = str(folder / "server")
         from flows.runtime.server import ensure_server  # one server for all but the database's
 
         with with_variables({"PREFECT_API_URL": ensure_server()}):
-            for name in chosen.only:
+            for name in options.only:
                 if name == "ray" and find_spec("ray") is None:
                     print("ray: not installed, left out")
                     continue
@@ -207,25 +207,25 @@ def main() -> int:
                 with TRIALS[name](folder) as trial:
                     home = Home(folder / name, trial)
                     endure(home, trial.losses)
-                    if said := trial.broken_in(_undisturbed(folder, settings)):
-                        trial.losses[-1].broken = said
+                    if failure := trial.broken_in(_undisturbed(folder, settings)):
+                        trial.losses[-1].broken = failure
                     trial.equal = "yes" if home.digests() == expected[settings] else "NO"
-                made.append(trial)
+                trials.append(trial)
                 print(f"  digests equal: {trial.equal}", flush=True)
-    return told(made)
+    return print_table(trials)
 
 
-def told(trials: Sequence[Trial]) -> int:
+def print_table(trials: Sequence[Trial]) -> int:
     """Print the table; the exit status."""
     print("\n| | killed | at | what the ablation said | digests equal |\n|---|---|---|---|---|")
     losses = [(trial, loss) for trial in trials for loss in trial.losses]
     for number, (trial, loss) in enumerate(losses, start=1):
-        said = f"BROKEN: {loss.broken}: {loss.said}" if loss.broken else loss.said
-        at = f"{loss.stage} {loss.stored}"
-        print(f"| {number} | {loss.what} | {at} | {' '.join(said.split())} | {trial.equal} |")
-    held = all(trial.equal == "yes" for trial in trials) and not any(loss.broken for _, loss in losses)
-    print(f"\n{len(losses)} kills: {'every promise held' if held else 'a promise was broken'}")
-    return 0 if held else 1
+        message = f"BROKEN: {loss.broken}: {loss.message}" if loss.broken else loss.message
+        at = f"{loss.stage} {loss.results}"
+        print(f"| {number} | {loss.what} | {at} | {' '.join(message.split())} | {trial.equal} |")
+    passed = all(trial.equal == "yes" for trial in trials) and not any(loss.broken for _, loss in losses)
+    print(f"\n{len(losses)} kills: {'every promise held' if passed else 'a promise was broken'}")
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def materials(experiment: Experiment) -> Materials:
     """Make the materials of an experiment whose policy begins from scratch."""
     data, policy = experiment.data, experiment.policy
     tasks = task_set.fn(task_set_parameters(experiment, "train"))
-    shown = demonstrations.fn(
+    demonstration_set = demonstrations.fn(
         DemonstrationParameters(
             **dict(play_parameters(experiment)),
             seed=data.seed,
@@ -45,7 +45,7 @@ def materials(experiment: Experiment) -> Materials:
     )
     words = tokenizer.fn(
         TokenizerParameters(pretrained=None, vocabulary=policy.vocabulary, format=experiment.agent.format),
-        demonstrations=shown,
+        demonstrations=demonstration_set,
     )
-    made = initial_policy.fn(PolicyParameters.of(policy, None, experiment.agent.context_tokens), tokenizer=words)
-    return Materials(tasks, shown, words, made)
+    initial = initial_policy.fn(PolicyParameters.of(policy, None, experiment.agent.context_tokens), tokenizer=words)
+    return Materials(tasks, demonstration_set, words, initial)

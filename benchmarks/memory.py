@@ -58,33 +58,33 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--sizes", type=int, default=3, help="how many of the sizes, the smallest first")
     parser.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--child", metavar="SIZE", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(list(arguments))
-    if chosen.child:
-        json.dump(measured(experiment_of(chosen.child, chosen.engine, chosen.set)), sys.stdout)
+    options = parser.parse_args(list(arguments))
+    if options.child:
+        json.dump(measure(experiment_of(options.child, options.engine, options.set)), sys.stdout)
         return
     sys.stdout.write(
-        f"memory of one process on the CPU, in GiB; engine {chosen.engine} {' '.join(chosen.set)}\n"
+        f"memory of one process on the CPU, in GiB; engine {options.engine} {' '.join(options.set)}\n"
         f"{'':>8} {'libraries':>17} {'all else':>26}\n"
         f"{'policy':>8} {'plan':>8} {'imported':>8} {'plan':>8} {'measured':>8} {'ratio':>8}  planned peak in\n"
     )
-    for name in list(SIZES)[: chosen.sizes]:
-        command = [sys.executable, "-m", "benchmarks.memory", "--child", name, "--engine", chosen.engine]
-        command += [part for each in chosen.set for part in ("-s", each)]
+    for name in list(SIZES)[: options.sizes]:
+        command = [sys.executable, "-m", "benchmarks.memory", "--child", name, "--engine", options.engine]
+        command += [part for each in options.set for part in ("-s", each)]
         finished = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-        sys.stdout.write(line(name, experiment_of(name, chosen.engine, chosen.set), json.loads(finished.stdout)))
+        sys.stdout.write(line(name, experiment_of(name, options.engine, options.set), json.loads(finished.stdout)))
         sys.stdout.flush()
 
 
 def experiment_of(name: str, engine: str, settings: Sequence[str]) -> Experiment:
     """The experiment that is planned and measured."""
     shape = {f"policy.{key}": value for key, value in SIZES[name].items()}
-    written = {**SETTINGS, **shape, "compute.engine": engine}
+    base_settings = {**SETTINGS, **shape, "compute.engine": engine}
     return load(
-        ROOT / "params.yaml", [], [*(f"{key}={json.dumps(value)}" for key, value in written.items()), *settings]
+        ROOT / "params.yaml", [], [*(f"{key}={json.dumps(value)}" for key, value in base_settings.items()), *settings]
     )
 
 
-def line(name: str, experiment: Experiment, found: dict[str, int]) -> str:
+def line(name: str, experiment: Experiment, memory: dict[str, int]) -> str:
     """A line of the table."""
     from turnwise.policy.dimensions import dimensions_of
     from turnwise.policy.memory_plan import GIB
@@ -94,12 +94,12 @@ def line(name: str, experiment: Experiment, found: dict[str, int]) -> str:
     assert dimensions is not None, "a policy from scratch has its dimensions in the configuration"
     peak = largest_plan(experiment, dimensions).peak
     libraries, rest = peak.parts["libraries"], peak.bytes - peak.parts["libraries"]
-    sizes = (libraries, found["libraries"], rest, found["peak"] - found["libraries"])
+    sizes = (libraries, memory["libraries"], rest, memory["peak"] - memory["libraries"])
     columns = " ".join(f"{size / GIB:>8.2f}" for size in sizes)
     return f"{name:>8} {columns} {sizes[2] / sizes[3]:>8.2f}  {peak.name}\n"
 
 
-def measured(experiment: Experiment) -> dict[str, int]:
+def measure(experiment: Experiment) -> dict[str, int]:
     """The resident memory of this process in bytes: after its imports, and at its peak."""
     import flows.ablation  # noqa: F401  what a run imports
     from turnwise.config.model_settings import ModelSettings
@@ -114,7 +114,7 @@ def measured(experiment: Experiment) -> dict[str, int]:
 
     optimization, compute = experiment.optimization, experiment.compute
     with tempfile.TemporaryDirectory() as name:
-        folder, made = Path(name) / "policy", Path(name) / "next"
+        folder, next_folder = Path(name) / "policy", Path(name) / "next"
         libraries, threads = peak_memory_bytes("cpu"), compute.learner_threads
         _create(experiment, folder)
         engine = make_engine(compute.engine, threads=1, context_length=CONTEXT_TOKENS, maximum_episodes=256)
@@ -124,12 +124,12 @@ def measured(experiment: Experiment) -> dict[str, int]:
         engine.load(folder, "0")
         for iteration in (1, 2):
             engine.begin(iteration, Sampling(1.0, REPLY_TOKENS, (END,)))
-            sequences = _sampled(engine, experiment.policy.vocabulary)
+            sequences = _sample(engine, experiment.policy.vocabulary)
             reference.log_probabilities(sequences, 1.0, optimization.micro_batch_tokens)
             _update(learner, sequences, experiment)
-            made.mkdir(exist_ok=True)
-            learner.save(made)
-            engine.load(made, str(iteration), learner.model)
+            next_folder.mkdir(exist_ok=True)
+            learner.save(next_folder)
+            engine.load(next_folder, str(iteration), learner.model)
         return {"libraries": libraries, "peak": peak_memory_bytes("cpu")}
 
 
@@ -153,7 +153,7 @@ def _create(experiment: Experiment, folder: Path) -> None:
     )
 
 
-def _sampled(engine: Engine, vocabulary: int) -> list[TokenSequence]:
+def _sample(engine: Engine, vocabulary: int) -> list[TokenSequence]:
     """One reply to each of some random contexts, which leave no room for more than the reply."""
     from turnwise.data.arrays import TokenSequence
     from turnwise.seeding import generator

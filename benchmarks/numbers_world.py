@@ -45,7 +45,7 @@ class Numbers(World):
         """What an episode of the task of this number begins with."""
         return ("." * self._shared + f"task {number}:").ljust(self._prompt)
 
-    def told(self, turn: int) -> str:
+    def observation_text(self, turn: int) -> str:
         """The observation after a turn, counted from 1: 4 or 5 tokens, or more where the world was told so."""
         return (f"<{turn:02}>" if turn % 2 else f"<{turn:03}>").ljust(self._observation)
 
@@ -63,7 +63,7 @@ class Telling(Environment):
     def step(self, action: str) -> Step:
         """The number of the turn."""
         self._turn += 1
-        return Step(Observation(self._world.told(self._turn)))
+        return Step(Observation(self._world.observation_text(self._turn)))
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Any action."""

@@ -61,12 +61,12 @@ def success_of(run: int, tasks: int, rise: float) -> list[IterationCounts]:
     batches = []
     for iteration in range(ITERATIONS):
         mean = min(0.8, 0.2 + rise * iteration / WINDOW)
-        of_tasks = draws.beta(CONCENTRATION * mean, CONCENTRATION * (1 - mean), size=tasks)
-        batches.append(IterationCounts(tasks * EPISODES, int(draws.binomial(EPISODES, of_tasks).sum()), 0))
+        task_rates = draws.beta(CONCENTRATION * mean, CONCENTRATION * (1 - mean), size=tasks)
+        batches.append(IterationCounts(tasks * EPISODES, int(draws.binomial(EPISODES, task_rates).sum()), 0))
     return batches
 
 
-def first_said(rule: Rule, batches: Sequence[IterationCounts]) -> int | None:
+def first_detection(rule: Rule, batches: Sequence[IterationCounts]) -> int | None:
     """The iteration, from 1, at which a rule first says that success is level; None where it never does."""
     for iteration in range(2 * WINDOW, len(batches) + 1):
         if rule(batches[:iteration]):
@@ -74,17 +74,17 @@ def first_said(rule: Rule, batches: Sequence[IterationCounts]) -> int | None:
     return None
 
 
-def said(rule: Rule, tasks: int, rise: float) -> list[int | None]:
+def detections(rule: Rule, tasks: int, rise: float) -> list[int | None]:
     """When it is said in each run."""
-    return [first_said(rule, success_of(run, tasks, rise)) for run in range(RUNS)]
+    return [first_detection(rule, success_of(run, tasks, rise)) for run in range(RUNS)]
 
 
 def page() -> str:
     rows = []
     for tasks in TASKS:
         for name, rule in RULES.items():
-            early = sum(each is not None for each in said(rule, tasks, RISE)) / RUNS
-            level = sorted(each for each in said(rule, tasks, 0.0) if each is not None)
+            early = sum(each is not None for each in detections(rule, tasks, RISE)) / RUNS
+            level = sorted(each for each in detections(rule, tasks, 0.0) if each is not None)
             waited = f"{level[len(level) // 2]}" if level else "never"
             cells = [f"{tasks} x {EPISODES}", name, f"{early:.0%}", f"{len(level) / RUNS:.0%}", waited]
             rows.append(f"| {' | '.join(cells)} |")

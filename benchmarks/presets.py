@@ -98,8 +98,8 @@ def sampling_hours(own: Experiment, dimensions: Dimensions, variant: str) -> flo
     """See the head of this file."""
     number_bytes = NUMBER_BYTES[own.compute.precision]
     at_once = min(AT_ONCE, own.rollout.prompts * own.rollout.group_size)
-    of_token = bytes_per_token(dimensions.layers, dimensions.key_value_heads, dimensions.head_dimension, number_bytes)
-    cached = at_once * own.agent.context_tokens / 2 * of_token
+    per_token = bytes_per_token(dimensions.layers, dimensions.key_value_heads, dimensions.head_dimension, number_bytes)
+    cached = at_once * own.agent.context_tokens / 2 * per_token
     step = STEP_SECONDS + (number_bytes * count(dimensions.shapes) + cached) / BYTES_A_SECOND
     return planned_run(own, variant).reply_tokens / at_once * step / 3600
 
@@ -108,10 +108,10 @@ def training_hours(own: Experiment, dimensions: Dimensions, variant: str) -> flo
     """See the head of this file."""
     optimization, own_critic = own.optimization, own.has_critic and not own.critic_on_trunk
     tokens = planned_run(own, variant).episodes * own.agent.context_tokens
-    of_gradient = 8 if own.compute.gradient_checkpointing else 6
-    passes = of_gradient * optimization.epochs + 2 * (optimization.reference is not None) + 2 * own.has_critic
+    gradient_passes = 8 if own.compute.gradient_checkpointing else 6
+    passes = gradient_passes * optimization.epochs + 2 * (optimization.reference is not None) + 2 * own.has_critic
     if own_critic:
-        passes += of_gradient * own.critic.epochs
+        passes += gradient_passes * own.critic.epochs
     return passes * count(dimensions.shapes) * tokens / OPERATIONS_A_SECOND / 3600
 
 

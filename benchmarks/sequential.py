@@ -90,11 +90,11 @@ def p_values(sample: np.ndarray) -> np.ndarray:
 def permutation_p(sample: np.ndarray, looks: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
     """The two-sided p of the test that swaps sides, at each look; estimated from `SWAPS` of the ways, drawn once."""
     signs = random.choice((-1.0, 1.0), (SWAPS, sample.shape[1]))
-    found = []
+    ps = []
     for seeds in looks:
         swapped, sums = np.abs(sample[:, :seeds] @ signs[:, :seeds].T), np.abs(sample[:, :seeds].sum(axis=1))
-        found.append((1 + (swapped >= sums[:, None] - 1e-9).sum(axis=1)) / (1 + SWAPS))
-    return np.array(found).T
+        ps.append((1 + (swapped >= sums[:, None] - 1e-9).sum(axis=1)) / (1 + SWAPS))
+    return np.array(ps).T
 
 
 def mixture_p(sample: np.ndarray) -> np.ndarray:
@@ -121,16 +121,14 @@ def decisions(sample: np.ndarray, random: np.random.Generator) -> dict[str, tupl
     at = np.array(looks) - 2
     p = p_values(sample)
     flips = permutation_p(sample, looks, random)
-    of_fleming, of_pocock = (
-        np.array(nominal_levels(looks, AT_MOST, LEVEL, kind)) for kind in ("O'Brien-Fleming", "Pocock")
-    )
+    fleming, pocock = (np.array(nominal_levels(looks, AT_MOST, LEVEL, kind)) for kind in ("O'Brien-Fleming", "Pocock"))
     return {
         f"{AT_MOST} seeds, one look": decided_at(p[:, [AT_MOST - 2]] <= LEVEL, (AT_MOST,)),
         "5 seeds, one look": decided_at(p[:, [3]] <= LEVEL, (5,)),
         "each look at 0.05, uncorrected": decided_at(p[:, at] <= LEVEL, looks),
-        "t test, O'Brien and Fleming's spending": decided_at(p[:, at] <= of_fleming, looks),
-        "t test, Pocock's spending": decided_at(p[:, at] <= of_pocock, looks),
-        "permutations, Pocock's spending": decided_at(flips <= of_pocock, looks),
+        "t test, O'Brien and Fleming's spending": decided_at(p[:, at] <= fleming, looks),
+        "t test, Pocock's spending": decided_at(p[:, at] <= pocock, looks),
+        "permutations, Pocock's spending": decided_at(flips <= pocock, looks),
         "mixture martingale (confidence sequence)": decided_at(mixture_p(sample)[:, at] <= LEVEL, looks),
     }
 
@@ -156,8 +154,8 @@ def races(draw: Draw, rule: SeedsUntil, shift: float, random: np.random.Generato
     for _ in range(RACES):
         results = draw(random, (VARIANTS, AT_MOST)) / 2**0.5
         results[-1] += shift
-        looks, made = race(results, rule, worth)
-        runs += made
+        looks, race_runs = race(results, rule, worth)
+        runs += race_runs
         last = str(VARIANTS - 1)
         apart = [(shift > 0 and last in (each.first, each.second), each.decision) for each in looks.race.comparisons]
         false += any(decision == "decided" and not differs for differs, decision in apart)
@@ -180,12 +178,12 @@ def false_claims(draw: Draw, effect: float, correlation: float, random: np.rando
     claimed = correlation * raced + (1 - correlation**2) ** 0.5 * other
     crossed = p_values(raced + effect)[:, at] <= bounds
     last = np.where(crossed.any(axis=1), crossed.argmax(axis=1), len(looks) - 1)
-    taken = np.arange(len(looks)) <= last[:, None]
+    reached = np.arange(len(looks)) <= last[:, None]
     p = p_values(claimed)[:, at]
     return (
-        float(((p <= bounds) & taken).any(axis=1).mean()),
+        float(((p <= bounds) & reached).any(axis=1).mean()),
         float((p[np.arange(SIMULATIONS), last] <= LEVEL).mean()),
-        float(((p <= LEVEL) & taken).any(axis=1).mean()),
+        float(((p <= LEVEL) & reached).any(axis=1).mean()),
     )
 
 
@@ -209,13 +207,13 @@ def page_of_claims() -> str:
             cells = [
                 false_claims(draw, effect, correlation, generator(SEED, "claims", name)) for effect in CLAIM_EFFECTS
             ]
-            shown = (", ".join(f"{100 * share:.1f}" for share in cell) for cell in cells)
-            lines.append(f"| {correlation:g} | " + " | ".join(shown) + " |")
+            texts = (", ".join(f"{100 * share:.1f}" for share in cell) for cell in cells)
+            lines.append(f"| {correlation:g} | " + " | ".join(texts) + " |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    found = {
+    shares = {
         (name, effect): decisions(
             effect + draw(generator(SEED, "sequential", name), (SIMULATIONS, AT_MOST)), generator(SEED, "swaps", name)
         )
@@ -228,7 +226,7 @@ def main() -> None:
         for rule in RULES
         for shift in (0.0, 1.0, 2.0)
     }
-    text = page(found) + page_of_races(raced) + page_of_claims()
+    text = page(shares) + page_of_races(raced) + page_of_claims()
     (SCIENCE / "sequential.md").write_text(text, encoding="utf-8")
     sys.stdout.write(text)
 
@@ -257,12 +255,12 @@ def page_of_races(raced: Mapping[tuple[str, str, float], tuple[float, float, flo
         lines += ["", f"| {name} | 0 | 1 | 2 |", "|---|---|---|---|"]
         for rule in RULES:
             cells = [raced[name, rule, shift] for shift in (0.0, 1.0, 2.0)]
-            shown = (f"{100 * a:.1f}, {100 * b:.1f}, {100 * c:.0f}, {d:.1f}" for a, b, c, d in cells)
-            lines.append(f"| {rule} | " + " | ".join(shown) + " |")
+            texts = (f"{100 * a:.1f}, {100 * b:.1f}, {100 * c:.0f}, {d:.1f}" for a, b, c, d in cells)
+            lines.append(f"| {rule} | " + " | ".join(texts) + " |")
     return "\n".join(lines) + "\n"
 
 
-def page(found: Mapping[tuple[str, float], Mapping[str, tuple[float, float]]]) -> str:
+def page(shares: Mapping[tuple[str, float], Mapping[str, tuple[float, float]]]) -> str:
     """The page: a table for each population, with how often a difference is called and the mean seeds."""
     error = 100 * (LEVEL * (1 - LEVEL) / SIMULATIONS) ** 0.5
     lines = [
@@ -285,8 +283,8 @@ def page(found: Mapping[tuple[str, float], Mapping[str, tuple[float, float]]]) -
         if name == "recorded":
             lines += [f"Drawn from {len(RECORDED)} differences of runs that the pages of claims have recorded.", ""]
         lines += ["| | " + " | ".join(f"{effect:g}" for effect in EFFECTS) + " |", "|---" * (len(EFFECTS) + 1) + "|"]
-        for way in found[name, 0.0]:
-            cells = [found[name, effect][way] for effect in EFFECTS]
+        for way in shares[name, 0.0]:
+            cells = [shares[name, effect][way] for effect in EFFECTS]
             lines.append(f"| {way} | " + " | ".join(f"{100 * share:.1f}, {seeds:.1f}" for share, seeds in cells) + " |")
     return "\n".join(lines) + "\n"
 

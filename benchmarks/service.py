@@ -47,7 +47,7 @@ class Script:
     task: Task
     seed: int
     first: Observation
-    played: tuple[tuple[str, Step], ...]
+    moves: tuple[tuple[str, Step], ...]
 
 
 @dataclass
@@ -66,11 +66,11 @@ def main() -> None:
     sys.stdout.write(f"{EPISODES} episodes at once, {ROUNDS} rounds of {STEPS} steps each\n")
     sys.stdout.write(f"{'world':>12} " + " ".join(f"{name:>13}" for name in heading) + "\n")
     for name in WORLDS:
-        sys.stdout.write(_measured(name) + "\n")
+        sys.stdout.write(_measure(name) + "\n")
         sys.stdout.flush()
 
 
-def _measured(name: str) -> str:
+def _measure(name: str) -> str:
     local = make_world(name, {})
     scripts = [_script(local, task, seed) for seed, task in enumerate(local.tasks("train", EPISODES))]
     with _served(name) as url:
@@ -82,15 +82,15 @@ def _measured(name: str) -> str:
             _play_all(world, scripts, load)
             if load.failed:
                 raise RuntimeError(f"{len(load.failed)} of {EPISODES} episodes failed; the first: {load.failed[0]}")
-            sent, answered = zip(*load.took[before:], strict=True)
-            seconds += max(answered) - min(sent)
+            starts, ends = zip(*load.took[before:], strict=True)
+            seconds += max(ends) - min(starts)
             memory.append(_metric(url, "process_resident_memory_bytes"))
         still_open = _metric(url, "turnwise_service_episodes_open{")
         batch = _batch_steps_per_second(world, scripts, load)
         time.sleep(1.5 * LEASE_SECONDS)
         leaked = _metric(url, "turnwise_service_episodes_open{")
         memory.append(_metric(url, "process_resident_memory_bytes"))
-    latencies = [answered - sent for sent, answered in load.took]
+    latencies = [end - start for start, end in load.took]
     p50, p99 = (1000 * float(np.percentile(latencies, share)) for share in (50, 99))
     figures = (f"{len(latencies) / seconds:,.0f}", f"{p50:.1f}", f"{p99:.1f}", f"{batch:,.0f}")
     counts = (f"{still_open:.0f}", f"{leaked:.0f}", f"{load.wrong}")
@@ -102,12 +102,12 @@ def _script(world: World, task: Task, seed: int) -> Script:
     environment = world.make(task, seed)
     first = environment.reset()
     draw = seeding.generator(seed, "load test")
-    played: list[tuple[str, Step]] = []
-    while len(played) < STEPS:
+    moves: list[tuple[str, Step]] = []
+    while len(moves) < STEPS:
         (action, *_) = environment.random(draw, Remaining(STEPS, 1, STEPS)).actions
-        played.append((action, environment.step(action)))
+        moves.append((action, environment.step(action)))
     environment.close()
-    return Script(task, seed, first, tuple(played))
+    return Script(task, seed, first, tuple(moves))
 
 
 def _play_all(world: RemoteWorld, scripts: list[Script], load: Load) -> None:
@@ -131,7 +131,7 @@ def _play(world: RemoteWorld, script: Script, load: Load, ready: threading.Barri
     environment = world.make(script.task, script.seed)
     load.wrong += environment.reset() != script.first
     ready.wait()  # all episodes are open before the first step
-    for action, expected in script.played[: STEPS // 2 if vanishes else STEPS]:
+    for action, expected in script.moves[: STEPS // 2 if vanishes else STEPS]:
         began = time.perf_counter()
         step = environment.step(action)
         load.took.append((began, time.perf_counter()))
@@ -151,12 +151,12 @@ def _batch_steps_per_second(world: RemoteWorld, scripts: list[Script], load: Loa
     began = time.perf_counter()
     for number in range(1, STEPS + 1):
         steps = [
-            StepOf(episode=episode, number=number, action=script.played[number - 1][0])
+            StepOf(episode=episode, number=number, action=script.moves[number - 1][0])
             for episode, script in zip(episodes, scripts, strict=True)
         ]
         outcomes = world.client.post("/batch/step", Batch[Stepped], StepMany(steps=steps)).outcomes
         for outcome, script in zip(outcomes, scripts, strict=True):
-            load.wrong += outcome.reply is None or outcome.reply.step != script.played[number - 1][1]
+            load.wrong += outcome.reply is None or outcome.reply.step != script.moves[number - 1][1]
     seconds = time.perf_counter() - began
     world.client.post("/batch/close", Batch[Closed], Many(episodes=episodes))
     return len(episodes) * STEPS / seconds

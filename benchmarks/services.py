@@ -151,9 +151,9 @@ def without_an_answer(request: dict[str, Any]) -> tuple[str, bytes] | None:
 def kept_by_half(request: dict[str, Any]) -> tuple[str, bytes] | None:
     """Acknowledge what is sent, and keep the first half of it."""
     if request["REQUEST_METHOD"] == "PUT" and int(request.get("CONTENT_LENGTH") or 0) > 1:
-        sent = request["wsgi.input"].read(int(request["CONTENT_LENGTH"]))
-        request["wsgi.input"] = io.BytesIO(sent[: len(sent) // 2])
-        request["CONTENT_LENGTH"] = str(len(sent) // 2)
+        content = request["wsgi.input"].read(int(request["CONTENT_LENGTH"]))
+        request["wsgi.input"] = io.BytesIO(content[: len(content) // 2])
+        request["CONTENT_LENGTH"] = str(len(content) // 2)
     return None
 
 

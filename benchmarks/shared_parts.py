@@ -33,16 +33,16 @@ STATES = ("task_run_state", "flow_run_state")
 """Tables of Prefect: a row for each change of state, which reaches its server as one event."""
 
 
-def counted(server: S3Server, iterations: int, folder: Path) -> Counter[str]:
+def count_traffic(server: S3Server, iterations: int, folder: Path) -> Counter[str]:
     """What a run with so many iterations leaves in the shared parts."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def count(request: Mapping[str, Any]) -> None:
         kind = "policy" if "/policy/" in request["PATH_INFO"] else "other"
         method = "PUT" if request["REQUEST_METHOD"] in ("PUT", "POST") else "GET"
-        found[f"{method} requests"] += 1
+        counts[f"{method} requests"] += 1
         if method == "PUT":
-            found[f"bytes, {kind}"] += int(request.get("CONTENT_LENGTH") or 0)
+            counts[f"bytes, {kind}"] += int(request.get("CONTENT_LENGTH") or 0)
 
     server.trouble = count  # type: ignore[assignment]  # it answers nothing, so that the server does
     shutil.copy(ROOT / "params.yaml", folder)
@@ -67,17 +67,17 @@ def counted(server: S3Server, iterations: int, folder: Path) -> Counter[str]:
     }
     subprocess.run(command, check=True, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     rows = _rows(folder / "home" / "prefect" / "prefect.db")
-    found["Prefect events"] = sum(rows[name] for name in STATES)
-    found["Prefect rows"] = sum(rows.values())
-    found["MLflow rows"] = sum(_rows(folder / "home" / "mlflow.db").values())
-    return found
+    counts["Prefect events"] = sum(rows[name] for name in STATES)
+    counts["Prefect rows"] = sum(rows.values())
+    counts["MLflow rows"] = sum(_rows(folder / "home" / "mlflow.db").values())
+    return counts
 
 
 def _rows(database: Path) -> Counter[str]:
     """The rows of each table."""
-    with closing(sqlite3.connect(database)) as opened:
-        names = [name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return Counter({name: opened.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names})
+    with closing(sqlite3.connect(database)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return Counter({name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names})
 
 
 def main() -> None:
@@ -86,13 +86,13 @@ def main() -> None:
         import httpx
 
         httpx.put(f"{server.address}/{BUCKET}", timeout=60).raise_for_status()
-        made = {}
+        runs = {}
         for iterations in (FEW, MANY):
             (Path(name) / str(iterations)).mkdir()
-            made[iterations] = counted(server, iterations, Path(name) / str(iterations))
-    found = {each: (made[MANY][each] - made[FEW][each]) / (MANY - FEW) for each in sorted(made[MANY])}
-    FOUND.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    for each, number in found.items():
+            runs[iterations] = count_traffic(server, iterations, Path(name) / str(iterations))
+    costs = {each: (runs[MANY][each] - runs[FEW][each]) / (MANY - FEW) for each in sorted(runs[MANY])}
+    FOUND.write_text(json.dumps(costs, indent=1) + "\n", encoding="utf-8")
+    for each, number in costs.items():
         print(f"{each:20}{number:12,.1f} an iteration")
 
 

@@ -44,7 +44,7 @@ os._exit(status)
 """
 
 
-def measured(python: Path, command: tuple[str, ...], folder: Path) -> tuple[float, list[str]]:
+def measure(python: Path, command: tuple[str, ...], folder: Path) -> tuple[float, list[str]]:
     """The processor seconds of a command, and the heavy libraries that it has imported."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     imported = folder / "imported.json"
@@ -73,12 +73,12 @@ def main() -> None:
         folder = Path(scratch)
         for path in ("params.yaml", "tests/end_to_end/tiny.yaml"):
             shutil.copy(arguments.project / path, folder)
-        first, _ = measured(python, ABLATION, folder)
+        first, _ = measure(python, ABLATION, folder)
         print(f"processor {' '.join(platform()['processor']['flags'])}; computed once in {first:.1f} s")
         print(f"{'command':<40}{'processor s':>12}  imports")
         for command in COMMANDS:
-            found = [measured(python, command, folder) for _ in range(arguments.rounds)]
-            seconds, imported = min(found)
+            measurements = [measure(python, command, folder) for _ in range(arguments.rounds)]
+            seconds, imported = min(measurements)
             print(
                 f"{'turnwise ' + ' '.join(command):<40}{seconds:>12.2f}  {', '.join(imported) or 'none of the heavy'}"
             )

@@ -39,9 +39,9 @@ class Side:
         line = json.loads(sys.stdin.readline())
         self.gradient = line.get("gradient")
         self.began = time.process_time()
-        found: dict[str, list[Any]] = line["episodes"] if "episodes" in line else self.sample(trainer)
+        batch: dict[str, list[Any]] = line["episodes"] if "episodes" in line else self.sample(trainer)
         self.sampled_at = time.process_time()
-        return found
+        return batch
 
     def sample(self, trainer: Any) -> dict[str, list[Any]]:
         """Play all turns of all episodes. Every turn reads the whole history again, as TRL's own examples do."""
@@ -68,10 +68,10 @@ class Side:
             inputs = torch.tensor([[task["pad"]] * (longest - len(each)) + each for each in contexts])
             attended = torch.tensor([[0] * (longest - len(each)) + [1] * len(each) for each in contexts])
             with torch.no_grad(), trainer.accelerator.autocast():
-                found = model.generate(input_ids=inputs, attention_mask=attended, generation_config=config)
-                chosen = found.sequences[:, longest:]
-                scored = torch.stack(found.logits, dim=1).float().log_softmax(-1).gather(2, chosen[..., None])[..., 0]
-            for row, (tokens, scores) in enumerate(zip(chosen.tolist(), scored.tolist(), strict=True)):
+                output = model.generate(input_ids=inputs, attention_mask=attended, generation_config=config)
+                replies = output.sequences[:, longest:]
+                scored = torch.stack(output.logits, dim=1).float().log_softmax(-1).gather(2, replies[..., None])[..., 0]
+            for row, (tokens, scores) in enumerate(zip(replies.tolist(), scored.tolist(), strict=True)):
                 count = tokens.index(task["end"]) + 1 if task["end"] in tokens else len(tokens)
                 reply = tokens[:count]
                 rewards[row] += sum(token % 2 for token in reply) / count

@@ -83,21 +83,21 @@ class Timed:
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         """As the engine's."""
-        self.measured("submit", self._engine.submit)(episode, context, reply_tokens)
+        self.time_calls("submit", self._engine.submit)(episode, context, reply_tokens)
 
     def step(self) -> list[Reply]:
         """As the engine's, timed."""
         self.steps += 1
-        replies: list[Reply] = self.measured("step", self._as_said.step)()
+        replies: list[Reply] = self.time_calls("step", self._as_said.step)()
         return replies
 
-    def measured(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def time_calls(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """The call, whose processor seconds are added up under this name."""
 
-        def timed(*arguments: Any, **named: Any) -> Any:
+        def timed(*arguments: Any, **keywords: Any) -> Any:
             began = time.process_time()
             try:
-                return call(*arguments, **named)
+                return call(*arguments, **keywords)
             finally:
                 self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - began
 
@@ -112,18 +112,18 @@ def watch(timed: Timed, engine: Any) -> None:
         owner = core
         for each in owners:
             owner = getattr(owner, each)
-        setattr(owner, method, timed.measured(name, getattr(owner, method)))
+        setattr(owner, method, timed.time_calls(name, getattr(owner, method)))
     executor = core.model_executor
     execute = executor.execute_model
 
-    def execute_model(scheduled: Any, *arguments: Any, **named: Any) -> Any:
+    def execute_model(scheduled: Any, *arguments: Any, **keywords: Any) -> Any:
         if scheduled.total_num_scheduled_tokens:
             timed.scheduled.append((scheduled.total_num_scheduled_tokens, len(scheduled.num_scheduled_tokens)))
-        return execute(scheduled, *arguments, **named)
+        return execute(scheduled, *arguments, **keywords)
 
     executor.execute_model = execute_model
     outputs = engine._engine.output_processor
-    outputs.process_outputs = timed.measured("process_outputs", outputs.process_outputs)
+    outputs.process_outputs = timed.time_calls("process_outputs", outputs.process_outputs)
 
 
 class BareProducts:
@@ -134,13 +134,13 @@ class BareProducts:
         tensors = {name: tensor.to(dtype) for name, tensor in load_file(policy / "model.safetensors").items()}
         self._layers = []
         for layer in range(sum(name.endswith("o_proj.weight") for name in tensors)):
-            of_layer = {
+            layer_weights = {
                 name.split(".")[-2]: tensor
                 for name, tensor in tensors.items()
                 if name.startswith(f"model.layers.{layer}.")
             }
             for joined in (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",)):
-                self._layers.append(torch.cat([of_layer[name] for name in joined]))
+                self._layers.append(torch.cat([layer_weights[name] for name in joined]))
         self._output = tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"])
         widths = {matrix.shape[1] for matrix in [*self._layers, self._output]}
         self._states = {width: torch.randn(LANGUAGE_MODEL_MOST_TOKENS, width, dtype=dtype) for width in widths}
@@ -149,10 +149,10 @@ class BareProducts:
         """Processor seconds of the products of these steps."""
         began = time.process_time()
         with torch.inference_mode():
-            for tokens, chosen in scheduled:
+            for tokens, picked in scheduled:
                 for matrix in self._layers:
                     torch.nn.functional.linear(self._states[matrix.shape[1]][:tokens], matrix)
-                torch.nn.functional.linear(self._states[self._output.shape[1]][:chosen], self._output)
+                torch.nn.functional.linear(self._states[self._output.shape[1]][:picked], self._output)
         return time.process_time() - began
 
 
@@ -164,10 +164,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--turns", type=int, help="default: 10; of a language model 3")
     parser.add_argument("--reply", type=int, help="tokens; default: 3; of a language model 20")
     parser.add_argument("--rounds", type=int, default=4)
-    chosen = parser.parse_args(list(arguments))
+    options = parser.parse_args(list(arguments))
     torch.set_num_threads(1)
-    language_model: Path | None = chosen.model
-    turns, reply = chosen.turns or (3 if language_model else 10), chosen.reply or (20 if language_model else 3)
+    language_model: Path | None = options.model
+    turns, reply = options.turns or (3 if language_model else 10), options.reply or (20 if language_model else 3)
     world, frame = Numbers(turns, **(LANGUAGE_MODEL_WORLD if language_model else {})), Bytes()
     context = LANGUAGE_MODEL_CONTEXT if language_model else CONTEXT
     rules = EpisodeConfig(
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         reply_tokens=reply,
     )
     names = ("vllm",) if language_model else ("vllm", "embedded")
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    rounds_by_side: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         policy = language_model or Path(folder) / "policy"
         if language_model is None:
@@ -199,14 +199,14 @@ def main(arguments: Sequence[str] = ()) -> None:
                 name,  # type: ignore[arg-type]
                 context_length=context,
                 maximum_episodes=GROUPS * REPLICAS,
-                precision=chosen.precision,
+                precision=options.precision,
             )
             engine.load(policy, name)
             sides[name] = Timed(engine)
             if name == "vllm":
                 watch(sides[name], engine)
-        bare = BareProducts(language_model, chosen.precision) if language_model else None
-        for seed in range(chosen.rounds + 1):
+        bare = BareProducts(language_model, options.precision) if language_model else None
+        for seed in range(options.rounds + 1):
             for name, timed in sides.items():
                 timed.seconds, timed.steps = {}, 0
                 timed.scheduled.clear()
@@ -217,8 +217,8 @@ def main(arguments: Sequence[str] = ()) -> None:
                 if bare is not None:
                     timed.seconds["bare products"] = bare.seconds(timed.scheduled)
                 per_step = {part: 1000 * seconds / timed.steps for part, seconds in timed.seconds.items()}
-                found[name].append({**per_step, "steps": float(timed.steps)})
-    for name, rounds in found.items():
+                rounds_by_side[name].append({**per_step, "steps": float(timed.steps)})
+    for name, rounds in rounds_by_side.items():
         medians = {part: statistics.median(each[part] for each in rounds[1:]) for part in rounds[-1]}
         sys.stdout.write(f"{name}: {medians['steps']:.0f} steps, {medians['all']:.2f} ms each\n")
         for part in ("submit", "step", *PARTS, "process_outputs"):

@@ -64,9 +64,9 @@ class Side:
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"the side {self.name} must train to its end; it ended with {self.process.wait()}")
-        found: dict[str, Any] = json.loads(line)
-        self.seconds = found["seconds"]
-        return found
+        check: dict[str, Any] = json.loads(line)
+        self.seconds = check["seconds"]
+        return check
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Prepared:
         """Start the process of a recipe, OPTIMIZER:LEARNING_RATE:STEPS, with the learner of a checkout."""
         optimizer, rate, steps = recipe.split(":")
         section = self.experiment.warm_start
-        wanted = {
+        request = {
             "policy": str(self.policy),
             "sequences": str(self.sequences),
             "folder": str(folder),
@@ -108,13 +108,13 @@ class Prepared:
             env={**os.environ, "PYTHONPATH": str(checkout)},
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(wanted) + "\n")
+        process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         return Side(name, process, folder)
 
     def greedy_success(self, side: Side) -> float:
         """The mean of exact match over greedy episodes of a side's policy on the validation tasks."""
-        played = play_episodes(
+        rollout = play_episodes(
             self.play,
             self.experiment.compute,
             independent(tasks_of(self.validation, "validation"), 1, 0),
@@ -125,19 +125,19 @@ class Prepared:
             what="greedy success",
         )
         metric = self.experiment.made_world.primary_metric
-        values = [episode_value(trajectory, metric) for trajectory in played.trajectories]
+        values = [episode_value(trajectory, metric) for trajectory in rollout.trajectories]
         return sum(values) / len(values)
 
 
 def prepared(folder: Path) -> Prepared:
     """Tasks, demonstrations as token sequences, and an initial policy, in the home that the environment names."""
     experiment = load(ROOT / "params.yaml", [ROOT / "benchmarks" / "first_default.yaml"], SETTINGS)
-    play, made = play_parameters(experiment), materials(experiment)
+    play, inputs = play_parameters(experiment), materials(experiment)
     validation = task_set.fn(task_set_parameters(experiment, "validation"))
-    sequences = SequenceBatch.of(sequences_to_imitate(play, made.tokenizer, made.demonstrations))
+    sequences = SequenceBatch.of(sequences_to_imitate(play, inputs.tokenizer, inputs.demonstrations))
     file = folder / "sequences.npz"
     np.savez(file, tokens=sequences.tokens, turns=sequences.turn_of_token, offsets=sequences.offsets)
-    return Prepared(experiment, play, made.tokenizer, validation, default_store().folder(made.policy), file)
+    return Prepared(experiment, play, inputs.tokenizer, validation, default_store().folder(inputs.policy), file)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -145,25 +145,25 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--against", type=Path, help="another checkout, whose AdamW is a side, too")
     parser.add_argument("--sides", nargs="+", default=SIDES, metavar="OPTIMIZER:RATE:STEPS")
     parser.add_argument("--seed", type=int, default=0, help="of the draws of demonstrations")
-    chosen = parser.parse_args(list(arguments))
+    options = parser.parse_args(list(arguments))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["TURNWISE_HOME"] = str(folder / "home")
         ready = prepared(folder)
-        of_checkouts = [(recipe, ROOT, recipe) for recipe in chosen.sides]
-        if chosen.against:
-            of_checkouts.insert(0, (f"{SIDES[0]}, earlier", chosen.against.resolve(), SIDES[0]))
+        recipes = [(recipe, ROOT, recipe) for recipe in options.sides]
+        if options.against:
+            recipes.insert(0, (f"{SIDES[0]}, earlier", options.against.resolve(), SIDES[0]))
         sides = [
-            ready.side(name, checkout, recipe, folder / str(number), chosen.seed)
-            for number, (name, checkout, recipe) in enumerate(of_checkouts)
+            ready.side(name, checkout, recipe, folder / str(number), options.seed)
+            for number, (name, checkout, recipe) in enumerate(recipes)
         ]
         sys.stdout.write(f"{'side':>25} {'step':>5} {'seconds':>8} {'loss':>6} {'greedy success':>15}\n")
         for _ in range(CHECKS):
             for side in sides:
-                found = side.turn()
+                check = side.turn()
                 side.successes.append(ready.greedy_success(side))
                 sys.stdout.write(
-                    f"{side.name:>25} {found['step']:>5} {side.seconds:>8.1f} {found['loss']:>6.2f} "
+                    f"{side.name:>25} {check['step']:>5} {side.seconds:>8.1f} {check['loss']:>6.2f} "
                     f"{side.successes[-1]:>15.3f}\n"
                 )
                 sys.stdout.flush()

@@ -27,10 +27,10 @@ from turnwise.policy.learner.learner import Learner
 
 def reader_of(file: str) -> tuple[int, Callable[[Sequence[int]], Any]]:
     """The number of sequences in a file, and what gives some of them as the checkout's learner takes them."""
-    found = np.load(file)
+    arrays = np.load(file)
     batches = importlib.util.find_spec("turnwise.data.arrays") is not None  # earlier ones had tuples
     module = importlib.import_module("turnwise.data.arrays" if batches else "turnwise.data.trajectory")
-    parts = zip(*(np.split(found[name], found["offsets"][1:-1]) for name in ("tokens", "turns")), strict=True)
+    parts = zip(*(np.split(arrays[name], arrays["offsets"][1:-1]) for name in ("tokens", "turns")), strict=True)
     each = [
         module.TokenSequence(tuple(tokens.tolist()), tuple(turns.tolist()), (0.0,) * len(tokens))
         for tokens, turns in parts
@@ -41,27 +41,27 @@ def reader_of(file: str) -> tuple[int, Callable[[Sequence[int]], Any]]:
 
 
 def main() -> None:
-    wanted = json.loads(sys.stdin.readline())
-    rates = wanted["rates"]
-    many, chosen = reader_of(wanted["sequences"])
-    learner = Learner(Path(wanted["policy"]), threads=1)
+    request = json.loads(sys.stdin.readline())
+    rates = request["rates"]
+    many, select = reader_of(request["sequences"])
+    learner = Learner(Path(request["policy"]), threads=1)
     seconds, step = 0.0, 0
     for _ in sys.stdin:
         losses = []
-        while step < len(rates) and (not losses or step % wanted["every"]):
+        while step < len(rates) and (not losses or step % request["every"]):
             step += 1
-            draws = seeding.generator(wanted["seed"], "demonstrations", step).integers(many, size=wanted["batch"])
+            draws = seeding.generator(request["seed"], "demonstrations", step).integers(many, size=request["batch"])
             began = time.process_time()
             metrics = learner.supervised_step(
-                chosen(draws),
+                select(draws),
                 learning_rate=rates[step - 1],
-                micro_batch_tokens=wanted["micro_batch_tokens"],
-                weight_decay=wanted["weight_decay"],
-                **wanted["options"],
+                micro_batch_tokens=request["micro_batch_tokens"],
+                weight_decay=request["weight_decay"],
+                **request["options"],
             )
             seconds += time.process_time() - began
             losses.append(metrics["loss"])
-        learner.save(Path(wanted["folder"]))
+        learner.save(Path(request["folder"]))
         sys.stdout.write(json.dumps({"step": step, "seconds": seconds, "loss": sum(losses) / len(losses)}) + "\n")
         sys.stdout.flush()
 

@@ -40,8 +40,8 @@ def main() -> None:
             convert(file, policy, source.content)
         for world in WORLDS:
             for examples in numbers:
-                played = _played(_experiment(world, examples), policy)
-                sys.stdout.write(f"{world:<12} {examples} examples: {played}\n")
+                summary = _play(_experiment(world, examples), policy)
+                sys.stdout.write(f"{world:<12} {examples} examples: {summary}\n")
                 sys.stdout.flush()
 
 
@@ -66,8 +66,8 @@ def _experiment(world: str, examples: int) -> Experiment:
     return load(ROOT / "params.yaml", [], settings)
 
 
-def _played(experiment: Experiment, policy: Path) -> str:
-    played = play_episodes(
+def _play(experiment: Experiment, policy: Path) -> str:
+    rollout = play_episodes(
         play_parameters(experiment),
         experiment.compute,
         independent(the_world(experiment.world).tasks("validation", TASKS), 1, 0),
@@ -77,8 +77,8 @@ def _played(experiment: Experiment, policy: Path) -> str:
         seed=0,
         what="greedy",
     )
-    solved = sum(each.success for each in played.trajectories)
-    turns = [turn for each in played.trajectories for turn in each.turns]
+    solved = sum(each.success for each in rollout.trajectories)
+    turns = [turn for each in rollout.trajectories for turn in each.turns]
     interval = wilson(solved, TASKS)
     readable = sum(turn.invalid is None for turn in turns) / len(turns)
     tokens = sum(len(turn.reply_tokens) for turn in turns) / len(turns)

@@ -70,7 +70,7 @@ def settings(kind: str, workers: int, runs: int, iterations: int) -> dict[str, A
     }
 
 
-def measured(kind: str, workers: int, runs: int, iterations: int, prepared: Path, home: Path) -> Side:
+def measure(kind: str, workers: int, runs: int, iterations: int, prepared: Path, home: Path) -> Side:
     """An ablation of so many runs by so many workers."""
     import turnwise as tw
 
@@ -86,8 +86,8 @@ def measured(kind: str, workers: int, runs: int, iterations: int, prepared: Path
 
 def last_runs(database: Path, runs: int) -> list[tuple[float, float]]:
     """When each of the last runs began and ended, in seconds, by the database of the server that all sides share."""
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
-        times = opened.execute(RUNS, (runs,)).fetchall()
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        times = connection.execute(RUNS, (runs,)).fetchall()
     return [(_seconds(start), _seconds(end)) for start, end in times]
 
 
@@ -100,9 +100,9 @@ def runs_per_second(times: list[tuple[float, float]], workers: int) -> float:
     if len(times) <= 2 * workers:
         raise ValueError(f"there must be more than {2 * workers} runs for {workers} workers; found {len(times)}")
     began = max(end for _, end in sorted(times)[:workers])
-    ended = sorted(end for _, end in times)[-workers]
-    done = sum(max(0.0, min(end, ended) - max(start, began)) / (end - start) for start, end in times)
-    return done / (ended - began)
+    until = sorted(end for _, end in times)[-workers]
+    done = sum(max(0.0, min(end, until) - max(start, began)) / (end - start) for start, end in times)
+    return done / (until - began)
 
 
 def _seconds(moment: str) -> float:
@@ -118,8 +118,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--iterations", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=1, help="how often one, two, two, one is measured")
-    chosen = parser.parse_args()
-    print(f"{chosen.runs} runs of {chosen.iterations} iterations, {chosen.kind}; load {os.getloadavg()[0]:.1f}")
+    options = parser.parse_args()
+    print(f"{options.runs} runs of {options.iterations} iterations, {options.kind}; load {os.getloadavg()[0]:.1f}")
     sides: dict[int, list[Side]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -127,16 +127,16 @@ def main() -> int:
         os.environ["DVC_ROOT"] = str(folder)  # results are written there, and not into the checkout
         os.environ["TURNWISE_HOME"] = str(folder / "prepared")
         tw.prepare(tw.load(TINY, parameters=ROOT / "params.yaml"), quiet=True)
-        for turn, workers in enumerate([1, 2, 2, 1] * chosen.rounds):
+        for turn, workers in enumerate([1, 2, 2, 1] * options.rounds):
             home = folder / str(turn)
-            side = measured(chosen.kind, workers, chosen.runs, chosen.iterations, folder / "prepared", home)
+            side = measure(options.kind, workers, options.runs, options.iterations, folder / "prepared", home)
             sides[workers].append(side)
             print(f"{workers} workers: {side.seconds:6.1f} s, {side.runs_per_hour:6.1f} runs an hour, {side.digest}")
-    rates = {workers: statistics.mean(side.runs_per_hour for side in made) for workers, made in sides.items()}
-    whole = {workers: statistics.mean(side.seconds for side in made) for workers, made in sides.items()}
+    rates = {workers: statistics.mean(side.runs_per_hour for side in repeats) for workers, repeats in sides.items()}
+    whole = {workers: statistics.mean(side.seconds for side in repeats) for workers, repeats in sides.items()}
     print(f"two workers make {rates[2] / rates[1]:.2f} times the runs of one; load {os.getloadavg()[0]:.1f}")
     print(f"the whole command, with the workers' start: {whole[1] / whole[2]:.2f} times")
-    return 0 if len({side.digest for made in sides.values() for side in made}) == 1 else 1
+    return 0 if len({side.digest for repeats in sides.values() for side in repeats}) == 1 else 1
 
 
 if __name__ == "__main__":

@@ -73,10 +73,10 @@ def measure(name: str) -> Speed:
     """One world: ours and the bare library, in turns."""
     world = make_world(name, with_preset(name, "", PARAMETERS.get(name, {})))
     tasks = world.tasks("train", EPISODES.get(name, USUAL_EPISODES))
-    recorded = [play(world, task, SEED, "random") for task in tasks]
-    steps = sum(len(episode.steps) for episode in recorded)
-    library, bare = BARE[name](recorded) if name in BARE else ("our own", None)
-    players: dict[str, Player] = {"ours": lambda: _play_ours(world, recorded)}
+    episodes = [play(world, task, SEED, "random") for task in tasks]
+    steps = sum(len(episode.steps) for episode in episodes)
+    library, bare = BARE[name](episodes) if name in BARE else ("our own", None)
+    players: dict[str, Player] = {"ours": lambda: _play_ours(world, episodes)}
     if bare is not None:
         players["bare"] = bare
     fastest = {one: float("inf") for one in players}
@@ -88,8 +88,8 @@ def measure(name: str) -> Speed:
     return Speed(name, steps, steps / fastest["ours"], library, steps / fastest["bare"] if bare else None)
 
 
-def _play_ours(world: World, recorded: Sequence[PlayedEpisode]) -> None:
-    for episode in recorded:
+def _play_ours(world: World, episodes: Sequence[PlayedEpisode]) -> None:
+    for episode in episodes:
         with closing(world.make(episode.task, seeding.derive(SEED, "checked episode", episode.task.id))) as environment:
             environment.reset()
             for action in episode.actions:
@@ -114,34 +114,34 @@ def _gymnasium_player(identifier: str, actions: Sequence[Sequence[int]], seeds: 
     return player
 
 
-def _numbered(recorded: Sequence[PlayedEpisode], names: Sequence[str]) -> list[list[int]]:
-    return [[names.index(action) for action in episode.actions] for episode in recorded]
+def _numbered(episodes: Sequence[PlayedEpisode], names: Sequence[str]) -> list[list[int]]:
+    return [[names.index(action) for action in episode.actions] for episode in episodes]
 
 
-def _taxi(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
+def _taxi(episodes: Sequence[PlayedEpisode]) -> tuple[str, Player]:
     from envs.gymnasium_text.settings import KNOWN
 
     numbers = KNOWN["Taxi-v4"].action_values
-    actions = [[numbers[action] for action in episode.actions] for episode in recorded]
-    seeds = [episode.task.seed for episode in recorded]
+    actions = [[numbers[action] for action in episode.actions] for episode in episodes]
+    seeds = [episode.task.seed for episode in episodes]
     return "gymnasium Taxi-v4", _gymnasium_player("Taxi-v4", actions, seeds)
 
 
-def _lake(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
-    actions = _numbered(recorded, ("Left", "Down", "Right", "Up"))
-    seeds = [episode.task.seed for episode in recorded]
+def _lake(episodes: Sequence[PlayedEpisode]) -> tuple[str, Player]:
+    actions = _numbered(episodes, ("Left", "Down", "Right", "Up"))
+    seeds = [episode.task.seed for episode in episodes]
     return "gymnasium FrozenLake-v1", _gymnasium_player("FrozenLake-v1", actions, seeds)
 
 
-def _levels(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
+def _levels(episodes: Sequence[PlayedEpisode]) -> tuple[str, Player]:
     import minigrid  # noqa: F401  (registers the levels)
 
     from envs.babyai.episode import ACTIONS
 
-    identifiers = [f"BabyAI-{episode.task.tags['level']}-v0" for episode in recorded]
+    identifiers = [f"BabyAI-{episode.task.tags['level']}-v0" for episode in episodes]
 
     def player() -> None:
-        for identifier, episode in zip(identifiers, recorded, strict=True):
+        for identifier, episode in zip(identifiers, episodes, strict=True):
             with closing(gymnasium.make(identifier, disable_env_checker=True).unwrapped) as environment:
                 environment.reset(seed=episode.task.seed % 2**31)
                 for action in episode.actions:
@@ -152,13 +152,13 @@ def _levels(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
     return "minigrid", player
 
 
-def _science(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
+def _science(episodes: Sequence[PlayedEpisode]) -> tuple[str, Player]:
     from scienceworld import ScienceWorldEnv
 
     simulator = ScienceWorldEnv("", envStepLimit=1000)
 
     def player() -> None:
-        for episode in recorded:
+        for episode in episodes:
             kind, _, number = episode.task.id.partition("/easy/")[2].partition("/")
             simulator.load(kind, int(number), "easy", generateGoldPath=False)
             simulator.reset()

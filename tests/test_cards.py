@@ -37,9 +37,9 @@ def test_what_a_part_works_for_an_iteration_is_what_it_costs_by_what_it_takes() 
             "the store's bytes": 12e9 / 20e9,
         }
     )
-    assert case.runs == 8 and case.uploading == 12.0
+    assert case.runs == 8 and case.upload_seconds == 12.0
     operations = 8 * 1e9 * 128 * 3000 / (ASSUMED["arithmetic"].value * 8)
-    assert case.computing == pytest.approx(800 * (2e9 / 1.675e12 + 0.005) + operations + 5)
+    assert case.compute_seconds == pytest.approx(800 * (2e9 / 1.675e12 + 0.005) + operations + 5)
 
 
 def test_the_page_is_what_the_command_writes() -> None:

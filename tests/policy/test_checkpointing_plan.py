@@ -63,6 +63,6 @@ def test_the_plan_of_an_update_is_that_of_a_trace_and_at_most_a_tenth_more(monke
     name = "adapter, checkpointing"
     assert SETTINGS[name].gradient_checkpointing
     found = traced("0.5B", name)
-    assert found.held == pytest.approx(found.held_planned, rel=1e-3)
+    assert found.state == pytest.approx(found.state_planned, rel=1e-3)
     assert 1.0 <= found.passes_planned / found.passes <= 1.1
-    assert sum(number for _, number in found.largest) == found.passes + found.held
+    assert sum(number for _, number in found.largest) == found.passes + found.state
