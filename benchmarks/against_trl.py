@@ -216,7 +216,7 @@ class Theirs:
         self._process.stdin.flush()
 
 
-def as_given(trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
+def trl_batch(trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
     """The episodes as TRL's rollout function returns them."""
     segments = [trajectory.segments()[0] for trajectory in trajectories]
     begins = [len(trajectory.turns[0].observation_tokens) for trajectory in trajectories]
@@ -243,7 +243,7 @@ def compare(shared: Shared, sides: dict[str, Ours], python: str, folder: Path) -
     try:
         first = {name: side.step()[1] for name, side in sides.items()}
         file = folder / "gradient.safetensors"
-        theirs.step({"episodes": as_given(next(iter(first.values()))), "gradient": str(file)})
+        theirs.step({"episodes": trl_batch(next(iter(first.values()))), "gradient": str(file)})
         apart = relative_difference(next(iter(sides.values())).gradient(), load_file(file))
         for _ in range(shared.steps - 1):
             seconds_by_side["TRL"].append(theirs.step())

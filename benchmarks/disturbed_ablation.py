@@ -94,7 +94,7 @@ class Home:
     def _digests_file(self) -> Path:
         return self.folder / "results" / "tiny" / "digests.json"
 
-    def is_made(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the ablation has ended well."""
         return self._digests_file.exists()
 
@@ -164,6 +164,6 @@ def _hear(loss: Loss, output: str) -> None:
 def undisturbed(folder: Path, settings: Sequence[str]) -> str:
     """The digests that one process makes with SQLite and a folder; found where `folder` holds them already."""
     home = Home(folder, Trial("undisturbed", settings, ()))
-    if not home.is_made() and home.start().wait(PATIENCE_SECONDS):
+    if not home.is_finished() and home.start().wait(PATIENCE_SECONDS):
         raise RuntimeError(f"the run that nothing happens to must end well: see {folder / 'log'}")
     return home.digests()

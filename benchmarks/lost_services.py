@@ -71,14 +71,14 @@ def worker_trials(folder: Path) -> Iterator[Trial]:
     began = datetime.now(UTC)
 
     def broken_in(undisturbed: Path) -> str:
-        recomputed, stages = computed_again(folder / "server" / "prefect" / "prefect.db", began)
+        recomputed, stages = count_recomputed(folder / "server" / "prefect" / "prefect.db", began)
         print(f"  {recomputed} of {stages} stages were computed more than once, for {kills} workers lost", flush=True)
         return "a lost worker costs more than the stage that it was at" if recomputed > kills else ""
 
     yield Trial("workers", (*EIGHT_RUNS,), losses, processes=3, broken_in=broken_in)
 
 
-def computed_again(database: Path, since: datetime) -> tuple[int, int]:
+def count_recomputed(database: Path, since: datetime) -> tuple[int, int]:
     """How many computations of stages since then were in vain, ended or broken off, and how many stages there are.
 
     A stage is known by its task run's name, which holds variant, seed and iteration. One that was found is "Cached".

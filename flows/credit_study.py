@@ -386,10 +386,8 @@ def _about(
     critic_rollouts: int,
 ) -> dict[str, str]:
     episodes, critic = (default_store().metrics(artifact) for artifact in (artifacts.episodes, artifacts.critic))
-    replays_of_tasks = [default_store().metrics(task_replays) for task_replays in artifacts.replays]
-    replayed = {
-        name: math.fsum(each[name] for each in replays_of_tasks) for name in ("states", "sampled_tokens", "lost")
-    }
+    replay_metrics = [default_store().metrics(task_replays) for task_replays in artifacts.replays]
+    replayed = {name: math.fsum(each[name] for each in replay_metrics) for name in ("states", "sampled_tokens", "lost")}
     return {
         "world": experiment.world.name,
         "policy": str(policy),

@@ -67,7 +67,7 @@ def value_rollout(run: Run, iteration: Iteration) -> Call:
         lambda: ValuesParameters(
             learner=_learner_of_critic(experiment),
             micro_batch_tokens=experiment.critic.micro_batch_tokens,
-            play=_shown_to_critic(experiment),
+            play=_privileged_play(experiment),
         ),
         critic=iteration.before.critic,
         rollout=iteration.rollout,
@@ -238,11 +238,11 @@ def _critic_parameters(run: Run, number: int) -> CriticParameters:
         critic=run.experiment.critic,
         seed=run.seed,
         iteration=number,
-        play=_shown_to_critic(run.experiment) if number else None,
+        play=_privileged_play(run.experiment) if number else None,
     )
 
 
-def _shown_to_critic(experiment: Experiment) -> PlayParameters | None:
+def _privileged_play(experiment: Experiment) -> PlayParameters | None:
     """How episodes are played, where the critic is shown more of them than the policy."""
     return play_parameters(experiment) if experiment.critic.privileged else None
 

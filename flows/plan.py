@@ -199,7 +199,7 @@ class _Way:
 
     def train(self, own: Experiment, prepared: Prepared, variant: str, seed: int, tested: bool = True) -> Run:
         """One variant with one seed, as `flows.train.train`."""
-        looked, self._run = self._looks, run_name(variant, seed)
+        looks, self._run = self._looks, run_name(variant, seed)
         run = begin(own, prepared, variant, seed, self.take)
         for self._iteration in range(1, own.optimization.iterations + 1):
             iterate(run, self._iteration, self.take)
@@ -211,5 +211,5 @@ class _Way:
         self._iteration = 0
         if tested:
             play_test_tasks(run, self.take)
-        self._looks, self._run = looked, ""
+        self._looks, self._run = looks, ""
         return run

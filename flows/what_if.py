@@ -140,11 +140,11 @@ def _recompute_scores(
         iteration.made["values"] = outputs["values"]
     needed = [*(["reference"] if experiment.optimization.reference is not None else []), *experiment.rescored]
     needed += ["greedy"] if experiment.plays_greedily else []
-    unmade = [name for name in needed if name not in outputs]
-    if not remake and unmade:
+    missing = [name for name in needed if name not in outputs]
+    if not remake and missing:
         sampler = "the policy that sampled it", iteration.sampler.policy
         warm_start = "its warm start", state.prepared.warm_start
-        _require_files(run, iteration.number, *(warm_start if {*unmade} <= OF_WARM_START else sampler), MODEL_FILES)
+        _require_files(run, iteration.number, *(warm_start if {*missing} <= OF_WARM_START else sampler), MODEL_FILES)
     makers: dict[str, Callable[[Run, Iteration], Call]] = {
         "reference": score_under_warm_start,
         "greedy": play_greedily,

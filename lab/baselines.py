@@ -81,8 +81,8 @@ def _lines_of(
         for baseline in world.baselines:
             random, others = FEWER_EPISODES.get(name, (RANDOM_EPISODES, OTHER_EPISODES))
             count = episodes or (random if baseline == "random" else others)
-            played_by = fingerprint([*world_class(name).modules(parameters), "turnwise.checking.baselines"])
-            code = digest_of([played_by, count])
+            player_code = fingerprint([*world_class(name).modules(parameters), "turnwise.checking.baselines"])
+            code = digest_of([player_code, count])
             line = before.get((name, setting, baseline))
             if line is None or line.code != code:
                 with showing_progress():

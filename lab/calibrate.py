@@ -74,7 +74,7 @@ def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule
             first_half = experiment.ablation.all_seeds[: len(experiment.ablation.all_seeds) // 2]
             for run in all_runs(experiment):
                 runs.append(run)
-                (choosing if run.seed in first_half else trying).append(as_monitored(run))
+                (choosing if run.seed in first_half else trying).append(monitored_run(run))
     return Calibration(choosing, trying, calibrate(choosing, trying), defaults, cost_of(runs))
 
 
@@ -88,7 +88,7 @@ def all_runs(experiment: Experiment) -> list[Run]:
     ]
 
 
-def as_monitored(run: Run) -> MonitoredRun:
+def monitored_run(run: Run) -> MonitoredRun:
     """A run's monitors, over all iterations."""
     health_metrics = [default_store().metrics(iteration.health) for iteration in run.iterations]
     prefix = "monitor/"

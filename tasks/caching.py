@@ -289,13 +289,13 @@ def _dependencies_in(record: Record) -> Dependencies:
     return _registry[record["stage"]]
 
 
-_unread: list[Dependencies] = []
+_unfingerprinted: list[Dependencies] = []
 """Of the tasks whose sources are not yet fingerprinted. The first call reads them all, soon after import."""
 
 
 def _read_declared_sources() -> None:
-    while _unread:
-        dependencies = _unread.pop()
+    while _unfingerprinted:
+        dependencies = _unfingerprinted.pop()
         fingerprint(dependencies.computing_modules, without=dependencies.left_out)
         dependencies.own_code  # noqa: B018  reads the sources
 
@@ -324,7 +324,7 @@ def _declare(dependencies: Dependencies) -> None:
             "TW-stage-in-script",
         )
     _registry[name] = dependencies
-    _unread.append(dependencies)
+    _unfingerprinted.append(dependencies)
 
 
 def _origin(dependencies: Dependencies) -> str:

@@ -38,7 +38,7 @@ class Sampler:
         self._process: ChildProcess | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sampler")
         """What asks the process."""
-        self._begun: tuple[Call, Future[None]] | None = None
+        self._pending: tuple[Call, Future[None]] | None = None
         self._ending = False
 
     def begin(self, call: Call) -> None:
@@ -48,18 +48,18 @@ class Sampler:
         if self._process is None:
             self._process = ChildProcess("flows.runtime.sampler")
         order = call.parameters, {**call.inputs, "label": call.label}
-        self._begun = call, self._thread.submit(self._have_made, order, self._process)
+        self._pending = call, self._thread.submit(self._request_rollout, order, self._process)
 
     def wait(self, call: Call) -> None:
         """Wait for this rollout if it was the last one begun, until it is made or the process is lost."""
-        if self._begun is not None and self._begun[0].key == call.key:
-            self._begun[1].result()
+        if self._pending is not None and self._pending[0].key == call.key:
+            self._pending[1].result()
 
     def end(self) -> None:
         """End the process: at once if it is still at work on a rollout, which nobody waits for any more."""
         self._ending = True
         process = self._process
-        if process is not None and (self._begun is None or self._begun[1].done()):
+        if process is not None and (self._pending is None or self._pending[1].done()):
             process.finish()
         elif process is not None:
             process.kill()
@@ -67,7 +67,7 @@ class Sampler:
         if process is not None:
             process.free()
 
-    def _have_made(self, order: RolloutOrder, process: ChildProcess) -> None:
+    def _request_rollout(self, order: RolloutOrder, process: ChildProcess) -> None:
         if process is not self._process:  # it was lost with the rollout before
             return
         try:

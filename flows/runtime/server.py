@@ -391,7 +391,7 @@ def _start_server(folder: Path, idle_seconds: float = IDLE_SECONDS) -> subproces
         )
 
 
-_kept_alive: set[Path] = set()
+_folders_with_heartbeat: set[Path] = set()
 
 
 def _keep_alive(folder: Path) -> None:
@@ -402,8 +402,8 @@ def _keep_alive(folder: Path) -> None:
             (folder / "heartbeat").touch()
             time.sleep(HEARTBEAT_SECONDS)
 
-    if folder not in _kept_alive:
-        _kept_alive.add(folder)
+    if folder not in _folders_with_heartbeat:
+        _folders_with_heartbeat.add(folder)
         threading.Thread(target=beat, name="prefect-server-heartbeat", daemon=True).start()
 
 
@@ -456,11 +456,11 @@ class LocalServer:
         heartbeat, idle_since = self._heartbeat(lock), time.monotonic()
         if published := has_tables(self.folder):
             self._publish()
-        told_to_end = threading.Event()
+        stop_requested = threading.Event()
         # Python's sigtimedwait returns as if it had received the signal when a stopped process is continued.
-        signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
+        signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())
         pause = min(2.0, self.idle_seconds / 5)
-        while not told_to_end.wait(pause if published else 0.1) and serving.is_alive() and heartbeat is not None:
+        while not stop_requested.wait(pause if published else 0.1) and serving.is_alive() and heartbeat is not None:
             if not published and (published := server.started):
                 keep_tables(self.folder)  # before any client knows the address and writes to them
                 self._publish()

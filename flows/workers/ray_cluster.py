@@ -57,18 +57,18 @@ class RayHead:
         """`address` is HOST:PORT of the head's control service (GCS)."""
         host, _, port = address.rpartition(":")
         self._address = host, int(port)
-        self._answered = time.monotonic()
+        self._last_answer = time.monotonic()
 
     def loss(self) -> str:
         """Why the head counts as lost; empty as long as it answers, or has answered a moment ago."""
-        silent = time.monotonic() - self._answered
+        silent = time.monotonic() - self._last_answer
         if silent < SECONDS_BETWEEN_LOOKS_AT_HEAD:
             return ""
         try:
             socket.create_connection(self._address, timeout=SECONDS_WITHOUT_HEAD / 2).close()
         except OSError as error:
             return f"its head has not answered for {silent:.0f} s ({error})" if silent > SECONDS_WITHOUT_HEAD else ""
-        self._answered = time.monotonic()
+        self._last_answer = time.monotonic()
         return ""
 
 

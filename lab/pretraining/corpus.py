@@ -62,13 +62,13 @@ def base_tokenizer(
     texts = {name: sorted(set(texts_to_imitate(each))) for name, each in sorted(demonstrations.items())}
     fewest = min(sum(map(len, each)) for each in texts.values())
     with default_store().write("tokenizer") as draft:
-        even = [text for name, each in texts.items() for text in _drawn_up_to(name, each, fewest)]
+        even = [text for name, each in texts.items() for text in _draw_up_to(name, each, fewest)]
         tags = list(dict.fromkeys(tag for name in parameters.formats for tag in format_class(name).tags))
         save_tokenizer(train_tokenizer(even, parameters.vocabulary, tags), draft.folder)
     return draft.reference
 
 
-def _drawn_up_to(name: str, texts: list[str], characters: int) -> list[str]:
+def _draw_up_to(name: str, texts: list[str], characters: int) -> list[str]:
     """Texts in a random order, until they have this many characters."""
     order = seeding.generator(0, "texts of the tokenizer", name).permutation(len(texts))
     lengths = np.cumsum([len(texts[place]) for place in order])

@@ -137,9 +137,9 @@ def decide(
     tests, worth_having_ps = [], []
     for each, worth in zip(relationships, worth_having, strict=True):
         pairs = _pairs(each, reports[each.ablation], reports[each.other or each.ablation], looks or {})
-        test, as_much = _at_looks(each, pairs, worth, (looks or {}).get(each.ablation, ()))
+        test, worth_having_p = _at_looks(each, pairs, worth, (looks or {}).get(each.ablation, ()))
         tests.append(test)
-        worth_having_ps.append(as_much)
+        worth_having_ps.append(worth_having_p)
     corrected = shaffer([[test.p, *more] for test, more in zip(tests, worth_having_ps, strict=True)])
     evidence = {
         each: Evidence(each, test.estimate, test.p, ps[0], test.as_claimed, test.compared, worth, *ps[1:])
@@ -208,26 +208,26 @@ def _pairs(
 def _at_looks(
     relationship: Relationship, pairs: Pairs, worth_having: float | None, looks: Sequence[int]
 ) -> tuple[_Test, list[float]]:
-    """The test of a relation, and the p of a difference as large as is worth having; see `_p_of_as_much`.
+    """The test of a relation, and the p of a difference as large as is worth having; see `_p_of_worth_having`.
 
     With `looks`, both p are sequential: of all looks that were taken, each at the pairs of so many seeds.
     """
     past_looks = [seeds for seeds in looks if seeds <= max(pairs, default=0)]
     if not past_looks:
         test = _test(relationship, pairs)
-        return test, _p_of_as_much(relationship, test, worth_having)
+        return test, _p_of_worth_having(relationship, test, worth_having)
     tests = [_test(relationship, {seed: pairs[seed] for seed in pairs if seed <= seeds}) for seeds in past_looks]
-    worth_having_ps = [_p_of_as_much(relationship, test, worth_having) or [1.0] for test in tests]
+    worth_having_ps = [_p_of_worth_having(relationship, test, worth_having) or [1.0] for test in tests]
     last, at_most = tests[-1], looks[-1]
     estimate = last.estimate
     if estimate is not None and estimate.low is not None:
         nominal = nominal_levels(tuple(past_looks), at_most, LEVEL)[-1]
         estimate = replace(student_over_seeds(estimate.sample, level=1 - nominal), level=estimate.level)
     p = sequential_p([test.p for test in tests], past_looks, at_most)
-    as_much = (
+    worth_having_p = (
         [sequential_p([each[0] for each in worth_having_ps], past_looks, at_most)] if worth_having is not None else []
     )
-    return replace(last, estimate=estimate, p=p), as_much
+    return replace(last, estimate=estimate, p=p), worth_having_p
 
 
 def _test(relationship: Relationship, pairs: Pairs) -> _Test:
@@ -277,7 +277,7 @@ def _p_of_mean(differences: np.ndarray) -> float:
     return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 
-def _p_of_as_much(relationship: Relationship, test: _Test, worth_having: float | None) -> list[float]:
+def _p_of_worth_having(relationship: Relationship, test: _Test, worth_having: float | None) -> list[float]:
     """The two-sided p of a mean that lies as far on the claimed side as is worth having; 1 where the estimate does.
 
     Empty where nothing is stated to be worth having.

@@ -156,7 +156,7 @@ def batch_of(
     arrays = read_arrays(opened(rollout))
     teacher, teacher_rows = None, None
     if settings.distillation is not None:
-        teacher, teacher_rows = _learned_from(parameters, arrays, rollout, tokenizer)
+        teacher, teacher_rows = _load_teacher(parameters, arrays, rollout, tokenizer)
     batch = update_batch(
         arrays,
         credited,
@@ -167,7 +167,7 @@ def batch_of(
     return settings, batch.turn_by_turn() if parameters.sample == "turn" else batch, teacher
 
 
-def _learned_from(
+def _load_teacher(
     parameters: UpdateParameters, arrays: TrajectoryArrays, rollout: Reference, tokenizer: Reference | None
 ) -> tuple[Teacher, Ragged]:
     """Who is learned from, and the number of each reply token of the rollout among those that the teacher reads."""
