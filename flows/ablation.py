@@ -72,12 +72,12 @@ def comparison(experiment: Experiment, processes: int | None = None, quiet: bool
                     experiment, warm_start, shared.outcomes, lambda runs: display.expect_less(plan.kinds_of(runs))
                 )
                 runs, left_out = divided(outcomes)
-            reported = report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out).make()
+            report = report_runs(experiment, baselines, warm_start, prepared.tokenizer, runs, left_out).make()
     if display.computed:
         seconds = time.monotonic() - began + shared.seconds
         references = [*baselines.values(), warm_start, *all_references(runs)]
-        keep_time(reported, seconds, 1 + shared.number, display.computed_artifacts.issuperset(references))
-    outcome = AblationOutcome(prepared, baselines, warm_start, runs, left_out, reported)
+        keep_time(report, seconds, 1 + shared.number, display.computed_artifacts.issuperset(references))
+    outcome = AblationOutcome(prepared, baselines, warm_start, runs, left_out, report)
     with console.status("writing the report, and what MLflow shows of it"):
         result = publish(experiment, outcome, record, display.computed, display.found)
         publish_results(result.report, result.folder / "report.html", store)

@@ -236,7 +236,7 @@ def _stages(
             (episode_parameters.changed(replicas=1, temperature=0.0), "credit study: greedy"),
         )
     )
-    replayed = [  # a task at a time, so that what a kill loses is one task's
+    task_replays = [  # a task at a time, so that what a kill loses is one task's
         replays(
             ReplaysParameters(
                 **play, compute=compute, group=group, replays=replay_count, temperature=temperature, seed=seed
@@ -272,13 +272,13 @@ def _stages(
             further=_rules_of_variants(experiment),
         ),
         episodes=episodes,
-        replays=replayed,
+        replays=task_replays,
         score_vectors=vectors,
         values=values,
         rescored=rescored,
         greedy=greedy,
     )
-    return _Artifacts(episodes, replayed, critic, study)
+    return _Artifacts(episodes, task_replays, critic, study)
 
 
 def _with_critic(experiment: Experiment, prepared: Prepared, episodes: Reference) -> Run:
@@ -289,9 +289,9 @@ def _with_critic(experiment: Experiment, prepared: Prepared, episodes: Reference
         "rollout": {"scheme": "independent", "trees": None},
         "optimization": {"method": "reinforcement", "reference": None},
     }
-    changed = build(merged(experiment.model_dump(mode="json"), sections), like=experiment)
+    with_critic = build(merged(experiment.model_dump(mode="json"), sections), like=experiment)
     models = Models(prepared.warm_start, None)
-    return Run("credit study", experiment.evaluation.seed, changed, prepared, models, start=episodes)
+    return Run("credit study", experiment.evaluation.seed, with_critic, prepared, models, start=episodes)
 
 
 def _fitted_critic(run: Run, rollouts: int) -> Reference:
@@ -387,15 +387,15 @@ def _about(
 ) -> dict[str, str]:
     episodes, critic = (default_store().metrics(artifact) for artifact in (artifacts.episodes, artifacts.critic))
     replay_metrics = [default_store().metrics(task_replays) for task_replays in artifacts.replays]
-    replayed = {name: math.fsum(each[name] for each in replay_metrics) for name in ("states", "sampled_tokens", "lost")}
+    totals = {name: math.fsum(each[name] for each in replay_metrics) for name in ("states", "sampled_tokens", "lost")}
     return {
         "world": experiment.world.name,
         "policy": str(policy),
         "success of the episodes": f"{episodes['success']:.3f}",
         "episodes per task": str(experiment.rollout.group_size),
-        "continuations": f"{replay_count} from each of {replayed['states']:.0f} states, "
-        f"{replayed['sampled_tokens']:,.0f} sampled tokens",
-        "lost": f"{episodes['lost_episodes']:.0f} episodes, {replayed['lost']:.0f} continuations",
+        "continuations": f"{replay_count} from each of {totals['states']:.0f} states, "
+        f"{totals['sampled_tokens']:,.0f} sampled tokens",
+        "lost": f"{episodes['lost_episodes']:.0f} episodes, {totals['lost']:.0f} continuations",
         "gradient": f"of all parameters, as a count sketch of {DIMENSIONS} numbers (a cosine is right to "
         f"{DIMENSIONS**-0.5:.1%})",
         "critic": f"of a trunk of its own, after {critic_rollouts} rollouts of training tasks; explained variance of "

@@ -97,8 +97,8 @@ class Changes(_Changes):
 
     def settings(self) -> dict[str, Any]:
         """The values by dotted key."""
-        changed = self.model_dump(mode="json", exclude_none=True)
-        return {f"{section}.{name}": value for section, values in changed.items() for name, value in values.items()}
+        sections = self.model_dump(mode="json", exclude_none=True)
+        return {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
 
 
 _NO_CHANGES = Changes()

@@ -34,11 +34,11 @@ def evaluation(experiment: Experiment, quiet: bool = False) -> dict[str, dict[st
     """Evaluate the baseline policies and the warm start on the test task set: their metrics, by name."""
     with plan_preparation(experiment, evaluated="test").display(Console(quiet=quiet)).showing():
         prepared = prepare_policy(experiment, prepare_materials(experiment))
-        evaluated = {
+        evaluations = {
             **evaluate_baselines(experiment, prepared),
             WARM_START: evaluate_warm_start(experiment, prepared),
         }
-    return {name: default_store().metrics(reference) for name, reference in evaluated.items()}
+    return {name: default_store().metrics(reference) for name, reference in evaluations.items()}
 
 
 @flow(
@@ -50,9 +50,9 @@ def evaluation(experiment: Experiment, quiet: bool = False) -> dict[str, dict[st
 @untagged_tasks
 def warm_starts(starts: Sequence[Experiment], quiet: bool = False) -> list[dict[str, float]]:
     """Evaluate the warm start of each of these on the validation task set: their metrics."""
-    evaluated = []
+    evaluations = []
     for experiment in starts:
         with plan_preparation(experiment, evaluated="validation").display(Console(quiet=quiet)).showing():
             prepared = prepare_policy(experiment, prepare_materials(experiment))
-            evaluated.append(evaluate_warm_start(experiment, prepared, split="validation"))
-    return [default_store().metrics(reference) for reference in evaluated]
+            evaluations.append(evaluate_warm_start(experiment, prepared, split="validation"))
+    return [default_store().metrics(reference) for reference in evaluations]

@@ -188,8 +188,8 @@ class _Way:
         while names := next_runs(experiment, warm_start, runs):
             runs |= {each: self._train(experiment, prepared, each) for each in names}
             if any(isinstance(each, Unrecorded) for each in [warm_start, *(runs[name].test for name in names)]):
-                racing = {variant for variant, _ in names}
-                remaining = [each for each in every_run(experiment) if each[0] in racing and each not in runs]
+                variants = {variant for variant, _ in names}
+                remaining = [each for each in every_run(experiment) if each[0] in variants and each not in runs]
                 runs |= {each: self._train(experiment, prepared, each) for each in remaining}
                 break
         return list(runs.values())

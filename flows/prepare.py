@@ -69,11 +69,11 @@ def materials(experiment: Experiment, make: Make) -> Materials:
     # The contract promises disjoint splits; a world that breaks it would make every later number worthless.
     if not any(isinstance(each, Unrecorded) for each in sets.values()):
         require_disjoint({split: tasks_of(reference, split) for split, reference in sets.items()})
-    imitated = make(_imitated(experiment, sets["train"]))
+    examples = make(_examples(experiment, sets["train"]))
     conversion = convert_model(experiment.policy)
     converted = None if conversion is None else make(conversion)
     return Materials(
-        sets["train"], sets["validation"], sets["test"], imitated, make(_tokenizer(experiment, imitated, converted))
+        sets["train"], sets["validation"], sets["test"], examples, make(_tokenizer(experiment, examples, converted))
     )
 
 
@@ -89,7 +89,7 @@ def convert_model(policy: Policy) -> Call | None:
     return call(converted_policy, lambda: ConversionParameters.of(policy))
 
 
-def _imitated(experiment: Experiment, train_task_set: Reference) -> Call:
+def _examples(experiment: Experiment, train_task_set: Reference) -> Call:
     """The conversations that the configuration names, or else demonstrations by the world's oracle."""
     data = experiment.data
     if (file := data.conversations) is not None:
@@ -106,7 +106,7 @@ def _imitated(experiment: Experiment, train_task_set: Reference) -> Call:
     )
 
 
-def _tokenizer(experiment: Experiment, imitated: Reference, converted: Reference | None) -> Call:
+def _tokenizer(experiment: Experiment, examples: Reference, converted: Reference | None) -> Call:
     policy = experiment.policy
     return call(
         tokenizer,
@@ -116,7 +116,7 @@ def _tokenizer(experiment: Experiment, imitated: Reference, converted: Reference
             vocabulary=policy.vocabulary,
             format=experiment.agent.format,
         ),
-        demonstrations=imitated,
+        demonstrations=examples,
         converted=converted,
     )
 

@@ -43,8 +43,8 @@ def roll_out(run: Run, iteration: Iteration, round: int = 0) -> Call:
 
 def roll_out_ahead(run: Run, iteration: Iteration) -> Call:
     """Sample those of the next iteration with the policy that this one updates (`rollout.lag`)."""
-    following = iteration.number + 1
-    return _rollout(run, following, turn_limit(run, following), iteration.before.policy)
+    next_number = iteration.number + 1
+    return _rollout(run, next_number, turn_limit(run, next_number), iteration.before.policy)
 
 
 def play_greedily(run: Run, iteration: Iteration) -> Call:

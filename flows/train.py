@@ -108,8 +108,8 @@ def train(
 def _success_so_far(run: Run) -> str:
     """The success of the last iteration's rollout and, where there is one, of its evaluation."""
     iteration = run.iterations[-1]
-    trained = default_store().metrics(iteration.rollout)["success"]
-    line = f"iteration {iteration.number}: success {trained:.2f} in training"
+    training_success = default_store().metrics(iteration.rollout)["success"]
+    line = f"iteration {iteration.number}: success {training_success:.2f} in training"
     return line if iteration.evaluation is None else f"{line}, {success_of(iteration.evaluation):.2f} in validation"
 
 

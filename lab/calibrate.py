@@ -281,9 +281,9 @@ def _draw(axes: Axes, monitor: str, runs: Sequence[MonitoredRun], rule: AlarmRul
         axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.1, alpha=0.75) if points else None
         if begins is not None and monitor == "success":
             axes.plot([begins], [dict(points)[begins]], "|", color=colour, markersize=14, markeredgewidth=2)
-        raised = None if rule is None else raised_at(run.history, monitor, rule)
-        if raised is not None:
-            axes.plot([raised], [dict(points)[raised]], "o", color=colour, markersize=5, markeredgecolor="white")
+        alarm_at = None if rule is None else raised_at(run.history, monitor, rule)
+        if alarm_at is not None:
+            axes.plot([alarm_at], [dict(points)[alarm_at]], "o", color=colour, markersize=5, markeredgecolor="white")
     for bound in () if rule is None else (rule.below, rule.above):
         if bound is not None:
             axes.axhline(bound, color=GREY, linewidth=1.0, linestyle=(0, (4, 2)))

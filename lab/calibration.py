@@ -183,18 +183,18 @@ def calibrate(choosing: Sequence[MonitoredRun], trying: Sequence[MonitoredRun]) 
     calibrated = []
     for monitor, sides in SIDES.items():
         for side in sides:
-            by_patience = [_scored(choosing, monitor, side, patience) for patience in PATIENCES]
-            scored = max(by_patience, key=lambda each: warning([score for _, score in each]))
-            allowed = [each for each in scored if each[1].in_time and each[1].false_alarms <= ALLOWED]
-            if not allowed:
+            by_patience = [_score(choosing, monitor, side, patience) for patience in PATIENCES]
+            scored_rules = max(by_patience, key=lambda each: warning([score for _, score in each]))
+            allowed_rules = [each for each in scored_rules if each[1].in_time and each[1].false_alarms <= ALLOWED]
+            if not allowed_rules:
                 continue
-            rule, score = max(allowed, key=lambda each: (each[1].mean_lead, each[1].in_time))
-            elsewhere = [score for _, score in _scored(trying, monitor, side, rule.patience)]
+            rule, score = max(allowed_rules, key=lambda each: (each[1].mean_lead, each[1].in_time))
+            elsewhere = [score for _, score in _score(trying, monitor, side, rule.patience)]
             calibrated.append(
                 Calibrated(
                     monitor,
                     rule,
-                    warning([score for _, score in scored]),
+                    warning([score for _, score in scored_rules]),
                     warning(elsewhere),
                     score,
                     judge(trying, {monitor: rule}),
@@ -203,7 +203,7 @@ def calibrate(choosing: Sequence[MonitoredRun], trying: Sequence[MonitoredRun]) 
     return sorted(calibrated, key=lambda each: each.warning, reverse=True)
 
 
-def _scored(runs: Sequence[MonitoredRun], monitor: str, side: str, patience: int) -> list[tuple[AlarmRule, AlarmScore]]:
+def _score(runs: Sequence[MonitoredRun], monitor: str, side: str, patience: int) -> list[tuple[AlarmRule, AlarmScore]]:
     """The rules of a monitor, one for each bound midway between observed values, and their scores."""
     rules = _rules(runs, monitor, side, patience)
     return [(rule, judge(runs, {monitor: rule})) for rule in rules]

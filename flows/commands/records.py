@@ -277,10 +277,10 @@ def judge(
             f"--only must be COLUMN=VALUE, each column once; found {' '.join(only or [])}", "TW-option-format"
         )
     with showing_progress("reading the results, and judging"):
-        judged = tw.judge(
+        judgement = tw.judge(
             sources, method=method, seed=seed, task=task, score=score, step=step, only=filters, anyway=anyway, to=to
         )
-    console, report = Console(highlight=False), judged.data
+    console, report = Console(highlight=False), judgement.data
     assert report.judgement is not None, "scores are always judged"
     console.print(report_finding(report), style="bold", markup=False)
     for note in [report.description, *report.notes]:
@@ -289,7 +289,7 @@ def judge(
     for table in tables(report.judgement, where=""):
         print_table(table, console)
     if to is not None:
-        console.print(f"{judged.page}", soft_wrap=True, markup=False)
+        console.print(f"{judgement.page}", soft_wrap=True, markup=False)
 
 
 def what_if(

@@ -130,10 +130,10 @@ def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], BaselineR
     sizes = [(split, world.split_size(split)) for split in SPLITS]
     tasks = [f"{split} {NO_END if size is None else f'{size:,}'}" for split, size in sizes]
     endless = all(size is None for _, size in sizes)
-    reached = [f"{baseline} {_success(lines.get((name, '', baseline)))}" for baseline in world.baselines]
+    scores = [f"{baseline} {_success(lines.get((name, '', baseline)))}" for baseline in world.baselines]
     presets = f"\npresets: {', '.join(world.presets)}" if world.presets else ""
     actions = world.grammar + presets
-    return name, NO_END if endless else "\n".join(tasks), _limits(world.limits), "\n".join(reached), actions
+    return name, NO_END if endless else "\n".join(tasks), _limits(world.limits), "\n".join(scores), actions
 
 
 def _success(line: BaselineRow | None) -> str:

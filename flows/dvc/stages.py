@@ -84,12 +84,12 @@ def materialise_materials(experiment: Experiment) -> None:
         materials = prepare_materials(experiment)
         baselines = evaluate_baselines(experiment, materials)
     data = project_root() / "data"
-    with _replaced(data / "task_sets") as task_sets:
+    with _replacement(data / "task_sets") as task_sets:
         for split in SPLITS:
             _copy(_files_of(materials.task_set(split)), task_sets / split)
     for name in ("demonstrations", "tokenizer"):
         _write_folder(data / name, _files_of(getattr(materials, name)))
-    scores = {name: _grouped(default_store().metrics(baseline))["sampled"] for name, baseline in baselines.items()}
+    scores = {name: _by_mode(default_store().metrics(baseline))["sampled"] for name, baseline in baselines.items()}
     _write_json(data / "baselines.json", scores)
 
 
@@ -106,7 +106,7 @@ def materialise_warm_start(experiment: Experiment) -> None:
     write_whole(models / "warm_start.csv", as_csv(columns, ([check[name] for name in columns] for check in curve)))
     _write_json(
         models / "warm_start.json",
-        {"learning": curve[-1] if curve else {}, "test": _grouped(default_store().metrics(test))},
+        {"learning": curve[-1] if curve else {}, "test": _by_mode(default_store().metrics(test))},
     )
 
 
@@ -132,7 +132,7 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     _write_policy(folder / "policy", run.policy, prepared)
     assert run.test is not None, "the run has not been tested"
     early_end = {} if run.ended is None else {"ended": {"iteration": run.ended.iteration, "by": run.ended.reason}}
-    _write_json(folder / "metrics.json", {"test": _grouped(default_store().metrics(run.test)), **early_end})
+    _write_json(folder / "metrics.json", {"test": _by_mode(default_store().metrics(run.test)), **early_end})
     _write_validation(folder / "validation.csv", run)
     _write_training(folder / "training.csv", run)
     _write_json(folder / DIGESTS_FILE, _digests(run, prepared))
@@ -226,7 +226,7 @@ def _write_training(path: Path, run: Run) -> None:
     write_whole(path, as_csv(("iteration", *(name for names in columns.values() for name in names)), rows))
 
 
-def _grouped(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
+def _by_mode(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Turn the names `mode/name` into a nested mapping."""
     groups: dict[str, dict[str, float]] = {}
     for key, value in sorted(metrics.items()):
@@ -249,12 +249,12 @@ def _write_policy(folder: Path, policy: Reference, prepared: Prepared) -> None:
 
 def _write_folder(folder: Path, files: Iterable[Path]) -> None:
     """Replace a folder by copies of these files and folders."""
-    with _replaced(folder) as partial:
+    with _replacement(folder) as partial:
         _copy(files, partial)
 
 
 @contextmanager
-def _replaced(folder: Path) -> Iterator[Path]:
+def _replacement(folder: Path) -> Iterator[Path]:
     """Yield a new folder to fill; it replaces the folder of this name when the block ends without an error."""
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)

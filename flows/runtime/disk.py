@@ -163,13 +163,13 @@ class PlannedRun:
 def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
     """Upper bounds on what a variant computes with one seed."""
     own = experiment.variant(variant)
-    acting = own.made_world.limits.turns * (own.agent.mode.attempts or 1)
+    turns = own.made_world.limits.turns * (own.agent.mode.attempts or 1)
     lengths = _longest_replies(own.agent)
     optimization, evaluation = own.optimization, own.evaluation
     rounds = _most_rounds(own)
     episodes = optimization.iterations * rounds * own.rollout.prompts * own.rollout.group_size
     if own.rollout.scheme == "branching":  # one group from each state, for each reply of the group
-        episodes *= acting * len(lengths)
+        episodes *= turns * len(lengths)
     stages = stages_of_run(own, variant, own.ablation.all_seeds[0])
     kinds = Counter(each.kind for each in stages)
     evaluated = {each.iteration for each in stages if each.kind == "evaluate"}  # 0 is what the run starts from
@@ -180,8 +180,8 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
         variant,
         own.credit.estimator,
         episodes,
-        episodes * acting,
-        episodes * acting * sum(lengths),
+        episodes * turns,
+        episodes * turns * sum(lengths),
         optimization.iterations * steps,
         tasks * (1 + evaluation.samples),
         own.has_critic,

@@ -185,7 +185,7 @@ def create_application(recorder: Recorder, host: str, token: str | None) -> Fast
     @app.post("/{group}/{episode}/v1/chat/completions", response_model=None)
     def chat(group: str, episode: str, request: dict[str, Any]) -> StreamingResponse | dict[str, Any]:
         answer = recorder.complete(group, episode, request)
-        return StreamingResponse(_streamed(answer), media_type="text/event-stream") if request.get("stream") else answer
+        return StreamingResponse(_stream(answer), media_type="text/event-stream") if request.get("stream") else answer
 
     @app.get("/{group}/{episode}/v1/models")
     def models(group: str, episode: str) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _is_no_cancelled_request(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], CancelledError)
 
 
-def _streamed(answer: Mapping[str, Any]) -> Iterator[str]:
+def _stream(answer: Mapping[str, Any]) -> Iterator[str]:
     """An answer as the events of a stream: the reply in one piece, how it ended, and the end."""
     (choice,) = answer["choices"]
     delta = dict(choice["message"])

@@ -91,10 +91,10 @@ def results_markdown(report: ReportData, page: Path, tracking_uri: str) -> str:
         lines += [finding, ""]
     lines.append(results_table(report, TABLE_COLUMNS))
     parts = urlsplit(tracking_uri)
-    served = (
+    mlflow_address = (
         f"{parts.scheme}://{place_of(tracking_uri)}{parts.path}" if parts.scheme.startswith("http") else "`turnwise ui`"
     )
-    return "\n".join([*lines, "", f"Report: `{page}`. Runs in MLflow: {served}.", ""])
+    return "\n".join([*lines, "", f"Report: `{page}`. Runs in MLflow: {mlflow_address}.", ""])
 
 
 def artifact_key(what: str, name: str) -> str:

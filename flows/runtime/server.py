@@ -418,7 +418,7 @@ class LocalServer:
     def run(self) -> int:
         """Serve until it should end. Returns the exit status: 1 if the server failed."""
         with (self.folder / "supervisor.lock").open("a") as lock:
-            if not _locked(lock):
+            if not _try_lock(lock):
                 return 0
             (self.folder / "heartbeat").touch()
             copy_tables(self.folder)
@@ -480,7 +480,7 @@ class LocalServer:
         return None
 
 
-def _locked(lock: IO[str]) -> bool:
+def _try_lock(lock: IO[str]) -> bool:
     """Try to take the lock. Clients that check it hold it for an instant, so this retries for a second."""
     for _ in range(20):
         try:
@@ -507,8 +507,8 @@ def is_direct(url: str) -> bool:
 def bypass_proxies() -> None:
     """Exclude the loopback address from proxies, which cannot reach it; Prefect's client would use them for it."""
     set_already = ",".join(os.environ.get(name, "") for name in ("NO_PROXY", "no_proxy"))
-    excepted = [name.strip() for name in set_already.split(",") if name.strip()]
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(dict.fromkeys([*excepted, *LOOPBACK]))
+    hosts = [name.strip() for name in set_already.split(",") if name.strip()]
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(dict.fromkeys([*hosts, *LOOPBACK]))
 
 
 def connect_directly(url: str) -> None:

@@ -122,10 +122,10 @@ def _install(folder: Path, requirements: list[str]) -> None:
     installer = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python)]
     if importlib.util.find_spec("uv") is None:
         installer = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
-    installed = subprocess.run([*installer, "--quiet", *requirements], capture_output=True, text=True)
-    if installed.returncode:
+    install = subprocess.run([*installer, "--quiet", *requirements], capture_output=True, text=True)
+    if install.returncode:
         raise ConfigurationError(
-            f"the packages {', '.join(requirements)} must be installable together; found\n{_end_of(installed.stderr)}",
+            f"the packages {', '.join(requirements)} must be installable together; found\n{_end_of(install.stderr)}",
             "TW-missing-package",
         )
     packages = next(folder.glob("lib/python*/site-packages"))
@@ -141,10 +141,10 @@ def _start(
     folder: Path, parameters: Mapping[str, Any], options: Mapping[str, Any], log: Any
 ) -> subprocess.Popen[bytes]:
     """Start the service, which ends with this process. Without a log it writes to this terminal."""
-    served = {**options, "worlds": [f"{WORLD}={json.dumps(parameters)}"]}
+    service_options = {**options, "worlds": [f"{WORLD}={json.dumps(parameters)}"]}
     # With -P, and in the folder, so that no module next to the program or of the user's hides one of the package's.
     return subprocess.Popen(
-        [folder / "bin" / "python", "-P", PROGRAM, json.dumps(served)],
+        [folder / "bin" / "python", "-P", PROGRAM, json.dumps(service_options)],
         cwd=folder,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         stdout=log,

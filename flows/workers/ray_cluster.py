@@ -222,7 +222,7 @@ class RayWorkers:
         done, _ = ray.wait([self._futures[name].wrapped_future], timeout=0)
         return bool(done)
 
-    def _hear(self, awaited: FollowedRun) -> bool:
+    def _hear(self, awaited_run: FollowedRun) -> bool:
         """Take what workers have said, or wait for it for a moment. Returns whether there was anything.
 
         Raises TurnwiseError where the queue is lost, with the machine that it was on.
@@ -241,7 +241,7 @@ class RayWorkers:
         except Empty:
             return False
         except (ray.exceptions.RayError, ConnectionError) as error:
-            raise self._loss_error(awaited, f"what workers say is lost: {first_line(error)}") from error
+            raise self._loss_error(awaited_run, f"what workers say is lost: {first_line(error)}") from error
         followed, view = self._followed[name], self._display.worker(name)
         if name not in self._began:
             self._began[name] = time.monotonic()

@@ -103,7 +103,7 @@ def corpus(
         name: _truncate(sequences_to_imitate(play, tokenizer, demonstrations[name]), parameters.context_tokens)
         for name, play in sorted(parameters.play.items())
     }
-    sources = {name: _observed(name, each, parameters) for name, each in sources.items()}
+    sources = {name: _train_on_observations(name, each, parameters) for name, each in sources.items()}
     sources |= _copying(parameters, load_frame(default_store().folder(tokenizer)))
     with default_store().write("corpus") as draft:
         tensors: dict[str, NDArray[Any]] = {}
@@ -145,7 +145,7 @@ def _truncate(sequences: SequenceBatch, longest: int) -> SequenceBatch:
     )
 
 
-def _observed(name: str, sequences: SequenceBatch, parameters: CorpusParameters) -> SequenceBatch:
+def _train_on_observations(name: str, sequences: SequenceBatch, parameters: CorpusParameters) -> SequenceBatch:
     """The sequences, in a share of which all tokens but the first are trained on."""
     draws = seeding.generator(parameters.seed, "observed", name).random(len(sequences))
     trained = np.repeat(draws < parameters.observed_share, sequences.lengths)

@@ -90,10 +90,10 @@ def pretraining_flow(
     """Make one base policy, write it into `folder`/`name` with its card, and return its artifact."""
     with Display(console, _expected_stages(configuration)).showing():
         text = make_corpus(configuration, experiments)
-        trained = train(configuration, name, text)
-        published = base_policy(PublicationParameters(), policy=trained, tokenizer=text.tokenizer, label=name)
+        policy = train(configuration, name, text)
+        published = base_policy(PublicationParameters(), policy=policy, tokenizer=text.tokenizer, label=name)
         lines = [_card_line(name, world, each, published, text.tokenizer) for world, each in experiments.items()]
-    _write(configuration, name, published, trained, text, lines, folder / name)
+    _write(configuration, name, published, policy, text, lines, folder / name)
     return published
 
 
@@ -253,7 +253,7 @@ def _write(
     configuration: Pretraining,
     name: str,
     published: Reference,
-    trained: Reference,
+    policy: Reference,
     text: TrainingText,
     lines: Sequence[CardLine],
     folder: Path,
@@ -275,7 +275,7 @@ def _write(
         shape=shape,
         size=configuration.policies[name],
         training=configuration.training,
-        loss=store.metrics(trained)["loss"],
+        loss=store.metrics(policy)["loss"],
         sources=[
             (source, int(count[f"sequences/{source}"]), int(count[f"tokens/{source}"]), weight)
             for source, weight in sorted(text.weights.items())

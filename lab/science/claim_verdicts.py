@@ -302,16 +302,16 @@ def _deviations(own: np.ndarray, other: np.ndarray) -> _Test:
 
 def _falls(report: ReportData, variant: str, earlier: str, later: str) -> Pairs:
     """The iterations at which two curves fall, the later one's first, of the seeds in which both fall."""
-    first, last = (_fallen(report, variant, each) for each in (earlier, later))
+    first, last = (_first_falls(report, variant, each) for each in (earlier, later))
     return {seed: (last[seed], first[seed]) for seed in first if seed in last}
 
 
-def _fallen(report: ReportData, variant: str, measure: str) -> dict[int, int]:
+def _first_falls(report: ReportData, variant: str, measure: str) -> dict[int, int]:
     """By seed, the first iteration at which a curve has fallen; without those that never do."""
     return {
-        seed: fallen[0]
+        seed: falls[0]
         for seed, points in _curves(report, variant, measure).items()
-        if (fallen := [iteration for iteration, value in points if value < FALLEN * points[0][1]])
+        if (falls := [iteration for iteration, value in points if value < FALLEN * points[0][1]])
     }
 
 

@@ -236,7 +236,7 @@ def write_page(name: str, run: Sequence[str], processes: int | None = None) -> N
     claims = known_claims(name)
     left_out: list[LeftOut] = []
     folder = project_root() / PAGES
-    for ablation in _selected(name, claims, run):
+    for ablation in _select_ablations(name, claims, run):
         experiment = experiment_of(claims.ablations[ablation])
         keep_finished_runs(experiment.storage.keep_finished_days)
         use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
@@ -281,7 +281,7 @@ def experiment_of(planned: PlannedAblation) -> Experiment:
     return load(root / "params.yaml", [root / overlay for overlay in planned.overlays])
 
 
-def _selected(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
+def _select_ablations(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
     selected = [
         ablation
         for ablation, planned in claims.ablations.items()

@@ -107,11 +107,11 @@ def rescore(
 def _score_norms(parameters: RescoreParameters, policy: Reference, rollout: Reference) -> Ragged:
     trajectories = read_arrays(opened(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
-    halved = MODELS.log_probabilities(
+    half_temperature = MODELS.log_probabilities(
         policy, parameters.learner, sequences, parameters.temperature / 2, parameters.micro_batch_tokens
     )
     log_probabilities = sequences.log_probabilities[sequences.mask]
-    return trajectories.reply_rows(score_norms(log_probabilities, halved.values[sequences.mask]))
+    return trajectories.reply_rows(score_norms(log_probabilities, half_temperature.values[sequences.mask]))
 
 
 def _answer_scores(
@@ -124,19 +124,19 @@ def _answer_scores(
     form = make_format(parameters.play.agent.format, world)
     trajectories = trajectories_of(rollout)
     sequences = answered(trajectories, world.answer, form, frame_of(tokenizer))
-    scored = MODELS.log_probabilities(
+    log_probabilities = MODELS.log_probabilities(
         policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
     )
-    return answer_scores(sequences, scored, [len(each.turns) for each in trajectories])
+    return answer_scores(sequences, log_probabilities, [len(each.turns) for each in trajectories])
 
 
 def _teacher_gains(parameters: RescoreParameters, teacher: Outside, rollout: Reference, tokenizer: Reference) -> Ragged:
     trajectories = read_arrays(opened(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
-    scored = MODELS.teacher_policy(teacher, tokenizer, parameters.learner.compute).log_probabilities(
+    log_probabilities = MODELS.teacher_policy(teacher, tokenizer, parameters.learner.compute).log_probabilities(
         sequences, parameters.temperature, parameters.micro_batch_tokens
     )
-    return trajectories.reply_rows((scored.values - sequences.log_probabilities)[sequences.mask])
+    return trajectories.reply_rows((log_probabilities.values - sequences.log_probabilities)[sequences.mask])
 
 
 def _hindsight_gains(
@@ -145,15 +145,15 @@ def _hindsight_gains(
     from turnwise.agent.hindsight import shown_hindsight
 
     assert parameters.play is not None, "hindsight is shown as the episodes were played"
-    knowing, sequences = shown_hindsight(trajectories_of(rollout), episode_config(parameters.play, frame_of(tokenizer)))
+    rows, sequences = shown_hindsight(trajectories_of(rollout), episode_config(parameters.play, frame_of(tokenizer)))
     arrays = read_arrays(opened(rollout))
     gains = arrays.reply_rows(np.zeros(len(arrays.reply_tokens.values)))
-    if knowing:
-        scored = MODELS.log_probabilities(
+    if rows:
+        log_probabilities = MODELS.log_probabilities(
             policy, parameters.learner, sequences, parameters.temperature, parameters.micro_batch_tokens
         )
-        differences = scored.values - sequences.log_probabilities
-        gains.values[gains.places(knowing)] = differences[sequences.mask]
+        differences = log_probabilities.values - sequences.log_probabilities
+        gains.values[gains.places(rows)] = differences[sequences.mask]
     return gains
 
 

@@ -69,13 +69,13 @@ def health(
 
 def _read_stage_metrics(credit: Reference, policy: Reference | None, probe: Reference | None) -> Values:
     """The monitors that other stages have measured."""
-    credited = default_store().metrics(credit)
-    values = {"no_signal": float(credited["zero_variance_groups"] == credited["groups"])}
-    updated = {} if policy is None else default_store().metrics(policy)
-    if "gradient_norm" in updated:
-        values["gradient_norm"] = updated["gradient_norm"]
-    probed = {} if probe is None else default_store().metrics(probe)
-    return {**values, **{name: probed[name] for name in OF_PROBE if name in probed}}
+    credit_metrics = default_store().metrics(credit)
+    values = {"no_signal": float(credit_metrics["zero_variance_groups"] == credit_metrics["groups"])}
+    update_metrics = {} if policy is None else default_store().metrics(policy)
+    if "gradient_norm" in update_metrics:
+        values["gradient_norm"] = update_metrics["gradient_norm"]
+    probe_metrics = {} if probe is None else default_store().metrics(probe)
+    return {**values, **{name: probe_metrics[name] for name in OF_PROBE if name in probe_metrics}}
 
 
 class ReturnParameters(Section):

@@ -103,7 +103,7 @@ class OneAtATime(LockManager):
     """`turnwise.store.exclusive` as Prefect's transactions lock: one process or thread of this home for a cache key."""
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[str, AbstractContextManager[None]]] = {}
+        self._locks: dict[str, tuple[str, AbstractContextManager[None]]] = {}
 
     def acquire_lock(
         self, key: str, holder: str, acquire_timeout: float | None = None, hold_timeout: float | None = None
@@ -111,7 +111,7 @@ class OneAtATime(LockManager):
         """Wait for the lock of a key, and take it."""
         lock = exclusive(key)
         lock.__enter__()
-        self._held[key] = holder, lock
+        self._locks[key] = holder, lock
         return True
 
     async def aacquire_lock(
@@ -122,16 +122,16 @@ class OneAtATime(LockManager):
 
     def release_lock(self, key: str, holder: str) -> None:
         """Give the lock of a key back."""
-        _, lock = self._held.pop(key)
+        _, lock = self._locks.pop(key)
         lock.__exit__(None, None, None)
 
     def is_locked(self, key: str) -> bool:
         """Whether this process holds the lock of a key."""
-        return key in self._held
+        return key in self._locks
 
     def is_lock_holder(self, key: str, holder: str) -> bool:
         """Whether this holder has the lock of a key."""
-        return key in self._held and self._held[key][0] == holder
+        return key in self._locks and self._locks[key][0] == holder
 
     def wait_for_lock(self, key: str, timeout: float | None = None) -> bool:
         """Wait until nobody has the lock of a key."""

@@ -80,16 +80,16 @@ def learn_values(
     For a critic on the policy's trunk, `critic` and the result are policy artifacts that differ in the critic's head
     alone. A privileged critic needs the `tokenizer`.
     """
-    credited = read_advantages(default_store().folder(credit))
-    if not len(credited.turns):
+    advantages = read_advantages(default_store().folder(credit))
+    if not len(advantages.turns):
         with default_store().write(critic.kind) as draft:
             draft.begin_with(opened(critic))
         return draft.reference
     privileged_sequences = None
     if parameters.play is not None:
         sequences, owners = critic_sequences(parameters.play, rollout, tokenizer)
-        privileged_sequences = sequences.select(np.searchsorted(owners, credited.trajectories))
-    batch = value_batch(read_arrays(opened(rollout)), credited, read_scores(values).per_token, privileged_sequences)
+        privileged_sequences = sequences.select(np.searchsorted(owners, advantages.trajectories))
+    batch = value_batch(read_arrays(opened(rollout)), advantages, read_scores(values).per_token, privileged_sequences)
     began = time.perf_counter()
     learn = _learn_on_the_policys_trunk if parameters.learner.with_critic else _learn_on_its_own_trunk
     trained_critic = learn(parameters, critic, batch)

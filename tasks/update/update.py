@@ -124,8 +124,8 @@ def update(
         seconds, peak = time.perf_counter() - began, learner.peak_memory_bytes()
         learner.save(draft.folder)
         samples = len(batch.sequences_of_samples)
-        adapted = coefficient_metrics(settings.reference, metrics.get("kl_reference", 0.0), samples)
-        draft.metrics.update({**metrics, **adapted}, skipped=0.0)
+        penalty_metrics = coefficient_metrics(settings.reference, metrics.get("kl_reference", 0.0), samples)
+        draft.metrics.update({**metrics, **penalty_metrics}, skipped=0.0)
     MODELS.keep_learner(draft.reference, parameters.learner, learner)
     default_store().record_clock(
         draft.reference, {"trained_tokens_per_second": metrics["tokens"] / seconds, "peak_memory_bytes": float(peak)}
@@ -150,8 +150,8 @@ def batch_of(
     if settings.reference is not None:
         penalty = penalty_after(settings.reference, default_store().metrics(policy))
         settings = settings.changed(reference=penalty)
-    credited = read_advantages(default_store().folder(credit))
-    if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
+    advantages = read_advantages(default_store().folder(credit))
+    if not len(advantages.turns) or (settings.advantages_alone and not advantages.has_signal):
         return settings, None, None
     arrays = read_arrays(opened(rollout))
     teacher, teacher_rows = None, None
@@ -159,7 +159,7 @@ def batch_of(
         teacher, teacher_rows = _load_teacher(parameters, arrays, rollout, tokenizer)
     batch = update_batch(
         arrays,
-        credited,
+        advantages,
         None if reference is None else read_scores(reference).per_token,
         None if values is None else read_scores(values).per_token,
         teacher_rows,
@@ -182,8 +182,8 @@ def _load_teacher(
         return Teacher(arrays.segments(every_reply=True)[0], by), rows
     assert parameters.play is not None, "hindsight is shown as the episodes were played"
     rules = episode_config(parameters.play, frame_of(tokenizer))
-    knowing, sequences = shown_hindsight(trajectories_of(rollout), rules)
-    places = rows.places(knowing)
+    indices, sequences = shown_hindsight(trajectories_of(rollout), rules)
+    places = rows.places(indices)
     rows.values[places] = np.arange(len(places))
     return Teacher(sequences), rows
 
@@ -197,8 +197,8 @@ def same_policy(policy: Reference, parameters: LearnerParameters) -> Reference:
     begins = parameters.adapter is not None and base_reference(policy) is None
     with default_store().write("policy") as draft:
         draft.metrics["skipped"] = 1.0
-        if (following := default_store().metrics(policy).get(NEXT_COEFFICIENT)) is not None:
-            draft.metrics[NEXT_COEFFICIENT] = following
+        if (next_coefficient := default_store().metrics(policy).get(NEXT_COEFFICIENT)) is not None:
+            draft.metrics[NEXT_COEFFICIENT] = next_coefficient
         if begins:
             learner = MODELS.take_learner(policy, parameters)
             learner.save(draft.folder)
