@@ -50,6 +50,13 @@ def test_an_episodes_value_is_its_own_or_a_sum_over_its_turns() -> None:
     assert [episode_value(each, "exact") for each in TASK_SET] == [1.0, 0.0, 0.5]
 
 
+def test_the_mean_of_a_reward_is_the_rewards_whatever_it_is_called() -> None:
+    names = ("success", "turns", "turns/goal", "reply_tokens", "attempts", "world/goal")
+    means = episode_means([trajectory("a", [turn(dict.fromkeys(names, 0.25)), turn({"success": 0.5})], Ending.SUCCESS)])
+    assert {name: means[f"reward/{name}"] for name in names} == {**dict.fromkeys(names, 0.25), "success": 0.75}
+    assert (means["success"], means["turns"]) == (1.0, 2.0)
+
+
 def test_a_limit_cut_off_what_has_as_many_acting_turns_in_its_last_attempt_and_was_truncated() -> None:
     act, plan, again = turn({}), replace(turn({}), kind=TurnKind.PLAN), replace(turn({}), attempt=1)
     for ending in (Ending.TURN_LIMIT, Ending.ACTION_LIMIT):

@@ -108,8 +108,9 @@ def episode_means(
     attempt_names = {"first_success", "attempts"} if any(each.earlier_endings for each in trajectories) else set[str]()
     means = {}
     for key in sorted({"success", "turns", "reply_tokens"} | rewards | metrics | kinds | attempt_names | set(recorded)):
-        name = key.partition("/")[2] if key.startswith(("reward/", "world/")) else key
-        means[key] = sum(episode_value(trajectory, name) for trajectory in trajectories) / count
+        is_turns = key.startswith(("reward/", "world/"))  # what an episode records may be called as a metric is
+        name, value = (key.partition("/")[2], Trajectory.total) if is_turns else (key, episode_value)
+        means[key] = sum(value(trajectory, name) for trajectory in trajectories) / count
     for world in sorted({str(each.task.tags["world"]) for each in trajectories if "world" in each.task.tags}):
         successes = [each.success for each in trajectories if each.task.tags.get("world") == world]
         means[f"success/{world}"] = sum(successes) / len(successes)
