@@ -123,8 +123,13 @@ def test_a_classifier_is_no_language_model(make_policy: MakePolicy, tmp_path: Pa
     assert "score" in refused(tmp_path)
 
 
+def test_a_configuration_that_names_no_quantisation_is_of_plain_weights(make_policy: MakePolicy) -> None:
+    require_fitting_weights(configure(make_policy(0), quantization_config=None))
+
+
 def test_quantised_weights_are_refused(make_policy: MakePolicy) -> None:
     assert "quantised (awq)" in refused(configure(make_policy(0), quantization_config={"quant_method": "awq"}))
+    assert "quantised (awq)" in refused(configure(make_policy(0), quantization_config="awq"))
 
     def eight_bits(tensors: Tensors) -> Tensors:
         return {name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items()}

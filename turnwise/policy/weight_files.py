@@ -209,8 +209,8 @@ def require_finite_weights(folder: Path) -> None:
 
 
 def _require_language_model(folder: Path, values: Mapping[str, Any]) -> None:
-    if "quantization_config" in values:
-        method = (values["quantization_config"] or {}).get("quant_method", "some method")
+    if (quantised := values.get("quantization_config")) is not None:
+        method = quantised.get("quant_method", "some method") if isinstance(quantised, dict) else quantised
         raise ConfigurationError(
             f"policy.model {folder} must hold weights that can be trained; its config.json says that they are "
             f"quantised ({method}): choose the model that was quantised",
