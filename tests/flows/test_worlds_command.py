@@ -108,7 +108,7 @@ def test_a_person_is_shown_the_functions_that_a_chat_template_would_show() -> No
     assert '"name": "answer"' in text and '{"name": "answer", "arguments": {"text": " up"}}' in text
 
 
-@pytest.mark.parametrize("typed", ["", ":quit\n", "Left\n:quit\nRight\n"])
+@pytest.mark.parametrize("typed", ["", ":quit\n", " :quit \n", "Left\n:quit\nRight\n"])
 def test_a_person_can_leave(typed: str) -> None:
     text = played(typed)
     assert text.endswith("You left the episode.\n")

@@ -142,8 +142,10 @@ def _reply(
     episode: Episode, world: World, reply_format: Format, form: str, source: TextIO, screen: Screen
 ) -> str | None:
     """The next reply, in the agent's format; None if the person quits, or if asking the oracle has lost the world."""
-    while not episode.over and (typed := screen.ask(source, form in IN_LINES)) is not None and typed != QUIT:
-        if typed == ORACLE:
+    while not episode.over and (typed := screen.ask(source, form in IN_LINES)) is not None:
+        if typed.strip() == QUIT:
+            return None
+        if typed.strip() == ORACLE:
             screen.say(_oracle(episode, world, reply_format, form))
         elif form == PLAIN:
             return reply_format.write(ScriptedAction("", (typed,)))
