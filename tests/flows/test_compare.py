@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from turnwise.data.outcomes import EarlyEnd
 from turnwise.errors import ConfigurationError, DiskFull
 from turnwise.exports.other_trackers import write_for
 from turnwise.records.sources import answer
-from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, judged, outcomes_of
+from turnwise.reporting.data.run_groups import at_equal_cost, grouped, how_tested, judged, outcomes_of, references
 from turnwise.reporting.data.verdicts import standings
 from turnwise.results.cells import cell
 from turnwise.results.costs import seconds_of
@@ -23,6 +24,7 @@ from turnwise.statistics import Interval
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
+from turnwise.tracking.library import PARENT
 from turnwise.training_runs.iteration_stages import spending
 from turnwise.world import make_world
 
@@ -78,6 +80,15 @@ def test_runs_of_two_ablations_are_named_by_both_and_seeds_of_their_own_are_not_
     pairs = {(pair.first, pair.second): pair for pair in judged(found, 0.8).pairs}
     assert not pairs["first: good", "second: good"].paired
     assert pairs["first: good", "second: good"].verdict == "not distinguishable"
+
+
+def test_warm_starts_and_added_seeds_of_ablations_of_one_name_are_told_apart(home: Path) -> None:
+    runs = [replace(run, ablation="one") for name in ("race", "third") for run in find_runs(tracking_uri(), name)]
+    race, third = (f"one {parent[:6]}" for parent in dict.fromkeys(run.tags[PARENT] for run in runs))
+    found = grouped(runs)
+    assert [group.name for group in found] == [f"{race}: good", f"{race}: poor", f"{third}: other"]
+    assert {f"warm start ({race})", f"warm start ({third})"} <= references(found).keys()
+    assert f"The seeds of {race} were added" in judged(found, 0.8).notes[-1]
 
 
 def test_runs_of_one_name_have_a_folder_each_in_tensorboards_files(home: Path, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from turnwise.data.outcomes import LeftOut, run_name
@@ -49,10 +50,12 @@ def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
     no run is left.
     """
     distinct = {run.id: run for run in runs}.values()
-    ablations = {run.tags.get(PARENT, ""): run.ablation for run in distinct}
+    ablations = _ablations(distinct)
     groups: dict[str, Group] = {}
     for run in distinct:
-        name = _name(run, ablations)
+        name = run.artifacts.variant
+        if len(ablations) > 1:
+            name = f"{ablations[run.tags.get(PARENT, '')]}: {name}"
         if run.left_out:
             groups.setdefault(name, Group(name)).left_out[run.artifacts.seed] = run
             continue
@@ -96,13 +99,11 @@ def outcomes_of(groups: Sequence[Group]) -> Outcomes | None:
     return collected([group.name for group in groups for _ in group.runs], ended, left_out)
 
 
-def _name(run: RecordedRun, ablations: Mapping[str, str]) -> str:
-    """The variant's name; prefixed with its ablation if there are several, and with that one's id if names clash."""
-    if len(ablations) == 1:
-        return run.artifacts.variant
-    parent = run.tags.get(PARENT, "")
-    alike = list(ablations.values()).count(run.ablation) > 1
-    return f"{run.ablation}{f' {parent[:6]}' if alike else ''}: {run.artifacts.variant}"
+def _ablations(runs: Iterable[RecordedRun]) -> dict[str, str]:
+    """The names of the runs' ablations by their ids; those of one name have their ids in them."""
+    names = {run.tags.get(PARENT, ""): run.ablation for run in runs}
+    count = Counter(names.values())
+    return {parent: f"{name} {parent[:6]}" if count[name] > 1 else name for parent, name in names.items()}
 
 
 def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
@@ -134,7 +135,9 @@ def judged(groups: Sequence[Group], stated: float | None) -> Judgement:
     else:
         curves = {group.name: _whole_curves(group, world) for group in groups}
         judgement = judge(column.heading, variants, frames=frames, curves=curves, stated=stated, share=column.percent)
-    races = {run.ablation: run.race for group in groups for run in group.runs.values() if run.race is not None}
+    runs = [run for group in groups for run in group.runs.values()]
+    ablations = _ablations(runs)
+    races = {ablations[run.tags.get(PARENT, "")]: run.race for run in runs if run.race is not None}
     notes = [
         f"The seeds of {name} were added until comparisons were decided. Here each is tested once, as if their number "
         "had been fixed, which finds more than there is; at all looks together: "
@@ -192,8 +195,9 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
     world = groups[0].world
     primary = world.primary_column
     runs = [next(iter(group.runs.values())) for group in groups]
+    ablations = _ablations(runs)
     labels = {
-        (name, evaluation): f"{name} ({run.ablation})" if len({run.ablation for run in runs}) > 1 else name
+        (name, evaluation): f"{name} ({ablations[run.tags.get(PARENT, '')]})" if len(ablations) > 1 else name
         for run in reversed(runs)
         for name, evaluation in run.baselines.items()
     }
