@@ -138,11 +138,14 @@ def test_one_of_four_is_answered(elsewhere: Store) -> None:
     assert not held and words.startswith("base: differs: success \u22120.425 (90 % interval ")
 
 
-def test_one_recorded_seed_leaves_it_undecided_and_says_what_would_decide_it(elsewhere: Store) -> None:
-    held, words = answered(elsewhere, {1: 5}, {1: 6})
+@pytest.mark.parametrize("recorded", [{1: 5}, {1: 5, 2: 5, 3: 5}])
+def test_recorded_seeds_that_do_not_vary_leave_it_undecided_and_it_is_said_what_would_decide_it(
+    elsewhere: Store, recorded: dict[int, int]
+) -> None:
+    held, words = answered(elsewhere, recorded, {1: 6})
     assert not held and words == (
-        "base: undecided: success +0.100 over 1 seed; the margin is 0.05; one recorded seed does not show how runs "
-        "vary: record others, and reproduce the ablation"
+        "base: undecided: success +0.100 over 1 seed; the margin is 0.05; nothing shows how runs vary: record further "
+        "seeds, and reproduce the ablation"
     )
 
 

@@ -202,7 +202,7 @@ def _in_words(comparison: Repeat, measure: str) -> str:
     if comparison.answer != "undecided":
         return text
     if difference.low is None:
-        return f"{text}; one recorded seed does not show how runs vary: record others, and reproduce the ablation"
+        return f"{text}; nothing shows how runs vary: record further seeds, and reproduce the ablation"
     if comparison.further is None:
         return f"{text}; a thousand seeds would not decide it: take a wider margin or more test tasks"
     return f"{text}; repeating {comparison.further} more would decide it four times in five if nothing differs"
