@@ -10,6 +10,7 @@ import pytest
 import turnwise as tw
 from flows.commands import cli
 from turnwise.errors import ConfigurationError
+from turnwise.reporting import judging
 from turnwise.seeding import generator
 from turnwise.statistics import Results, judge
 
@@ -118,6 +119,13 @@ def test_runs_of_mlflow_are_judged_by_their_parameters_and_last_metrics(tmp_path
     assert means == {"ucb": pytest.approx(0.92), "greedy": pytest.approx(0.32)}
     with pytest.raises(ConfigurationError, match=r"'bandits'.*TW-unknown-experiment"):
         tw.judge([f"{uri}#bandits"])
+
+
+def test_the_password_of_an_mlflow_that_is_judged_is_not_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pd.DataFrame({"method": ["a", "b"], "seed": [1, 1], "score": [0.1, 0.2]})
+    monkeypatch.setattr(judging, "read_scores", lambda sources: table)
+    judged = tw.judge(["https://me:secret@host:5000#bandit"])
+    assert judged.data.lineage == [("host:5000#bandit", "MLflow")] and "secret" not in judged.data.to_json()
 
 
 def test_a_wrong_column_or_file_ends_with_2_and_says_what_there_is(

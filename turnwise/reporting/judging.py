@@ -89,7 +89,10 @@ def judge(
         sources=(
             []
             if isinstance(scores, pd.DataFrame)
-            else [(str(each), "MLflow" if _is_uri(each) else sha256_of(Path(each))) for each in scores]
+            else [
+                (_without_password(str(each)), "MLflow") if _is_uri(each) else (str(each), sha256_of(Path(each)))
+                for each in scores
+            ]
         ),
     )
     if to is not None:
@@ -133,8 +136,7 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
     from turnwise.tracking.client import TrackingClient
     from turnwise.tracking.database import place_of
 
-    address, _, experiment = uri.partition("#")
-    display_uri = uri.replace(address, place_of(address))
+    (address, _, experiment), display_uri = uri.partition("#"), _without_password(uri)
     client = TrackingClient(address)
     experiment_id = client.experiment_id(experiment) if experiment else None
     if experiment and experiment_id is None:
@@ -159,6 +161,14 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
         for run in runs
     ]
     return pd.DataFrame(rows, index=pd.Index([f"{display_uri}, run {run.info.run_id}" for run in runs], name=PLACE))
+
+
+def _without_password(uri: str) -> str:
+    """MLflow's URI as it may be shown, with the name of its experiment."""
+    from turnwise.tracking.database import place_of
+
+    address, hash_sign, experiment = uri.partition("#")
+    return f"{place_of(address)}{hash_sign}{experiment}"
 
 
 COLUMN = "score"
