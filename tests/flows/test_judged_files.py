@@ -121,6 +121,12 @@ def test_runs_of_mlflow_are_judged_by_their_parameters_and_last_metrics(tmp_path
         tw.judge([f"{uri}#bandits"])
 
 
+def test_a_wrong_value_is_named_by_its_row_in_a_table_of_which_only_some_rows_count() -> None:
+    table = pd.DataFrame({"method": ["a", "b"], "kind": ["x", "y"], "seed": [1, 1], "score": [0.1, None]})
+    with pytest.raises(ConfigurationError, match=r"^row 1, column 'score'"):
+        tw.judge(table, only={"kind": "y"}, score="score")
+
+
 def test_the_password_of_an_mlflow_that_is_judged_is_not_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pd.DataFrame({"method": ["a", "b"], "seed": [1, 1], "score": [0.1, 0.2]})
     monkeypatch.setattr(judging, "read_scores", lambda sources: table)

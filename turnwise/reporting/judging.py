@@ -75,7 +75,7 @@ def judge(
         raise ConfigurationError(
             f"scores must have a row at least; found none{' with ' + str(only) if only else ''}", "TW-empty-file"
         )
-    if scores is table:
+    if isinstance(scores, pd.DataFrame):
         table = table.set_axis([f"row {label}" for label in table.index])
     table = with_run_names(table)
     roles: dict[Role, str | None] = {"method": method, "seed": seed, "task": task, "score": score, "step": step}
