@@ -204,6 +204,7 @@ def compare(
         for table in printed_tables:
             write_whole(csv / f"{table.name}.csv", table.to_csv())
     if html is not None:
+        html.parent.mkdir(parents=True, exist_ok=True)
         console.save_html(str(html))
 
 

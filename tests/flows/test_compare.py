@@ -185,14 +185,14 @@ def test_the_command_prints_tables_that_fit_and_writes_them(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    command("first", "--csv", str(tmp_path / "tables"), "--html", str(tmp_path / "page.html"))
+    command("first", "--csv", str(tmp_path / "tables"), "--html", str(tmp_path / "pages" / "page.html"))
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     assert all(text in printed for text in ("higher", "Holm", "warm start", "random", "oracle", "20 tasks"))
     with (tmp_path / "tables" / "pairs.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert row["verdict"] == "higher" and row[""] == "good − poor"
-    page = (tmp_path / "page.html").read_text()
+    page = (tmp_path / "pages" / "page.html").read_text()
     assert "Pairs of variants" in page and "src=" not in page and "href=" not in page
 
 
