@@ -73,7 +73,10 @@ def show(
         bool | None, typer.Option("--success/--failure", help="Only what was solved, or only what was not.")
     ] = None,
     world: Annotated[str | None, typer.Option(metavar="NAME", help="Of a mixture: one of its worlds.")] = None,
-    ending: Annotated[str | None, typer.Option(metavar="NAME", help="success, failure, turn_limit, ...")] = None,
+    ending: Annotated[
+        Literal["success", "failure", "turn_limit", "action_limit", "token_budget", "invalid_limit"] | None,
+        typer.Option(metavar="NAME", help="success, failure, turn_limit, ..."),
+    ] = None,
     task: Annotated[
         str | None, typer.Option(metavar="ID", help="One task over the iterations, an episode of each.")
     ] = None,
@@ -102,6 +105,17 @@ def show(
     from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
     from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
 
+    if html is not None and against is not None:
+        raise ConfigurationError(
+            "--html writes a page of a run or an ablation, and --against prints two policies; found both: leave one "
+            "out, or name an ablation, whose page shows its policies side by side",
+            "TW-unread-option",
+        )
+    if advantage is not None and split in ("validation", "test"):
+        raise ConfigurationError(
+            f"--advantage is of episodes in training, and those on the {split} task set have none: leave one out",
+            "TW-unread-option",
+        )
     wanted = Wanted(
         success=success,
         world=world,
@@ -146,7 +160,7 @@ def _iteration_range(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     first, dash, last = text.partition("-")
-    if not (first.isdigit() and (last.isdigit() or not dash)):
+    if not (first.isdecimal() and (last.isdecimal() or not dash)) or int(first) > int(last or first):
         raise ConfigurationError(
             f"--iteration must be a number or a range such as 10-20; found {text!r}", "TW-option-format"
         )
@@ -162,7 +176,7 @@ def _advantage_range(text: str | None) -> tuple[float, float] | None:
         bounds = float(low or -math.inf), float(high or math.inf)
     except ValueError:
         dots = ""
-    if not dots or math.isnan(bounds[0]) or math.isnan(bounds[1]):
+    if not dots or not bounds[0] <= bounds[1]:  # nor where one is no number
         raise ConfigurationError(
             f"--advantage must be a range such as 0.5.. or -1..0; found {text!r}", "TW-option-format"
         )

@@ -61,7 +61,14 @@ def test_what_is_filtered_out_is_not_shown(capsys: pytest.CaptureFixture[str]) -
     ("arguments", "message"),
     [
         (["--iteration", "one"], r"--iteration.*TW-option-format"),
+        (["--iteration", "2-1"], r"--iteration.*TW-option-format"),
+        (["--iteration", "²"], r"--iteration.*TW-option-format"),
         (["--advantage", "0.5"], r"--advantage.*TW-option-format"),
+        (["--advantage", "1..0"], r"--advantage.*TW-option-format"),
+        (["--advantage", "nan.."], r"--advantage.*TW-option-format"),
+        (["--advantage", "0..", "--split", "test"], r"--advantage.*TW-unread-option"),
+        (["--ending", "won"], r"'won' is not one of 'success'.*TW-command-line"),
+        (["--against", "oracle", "--html", "page.html"], r"--against.*TW-unread-option"),
     ],
 )
 def test_a_filter_that_cannot_be_read_is_refused(
