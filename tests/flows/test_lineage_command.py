@@ -107,7 +107,11 @@ def test_the_start_and_the_test_are_no_iterations(run: RecordedRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "iteration"), [("update/speed", None), ("rollout/success", 3), ("rollout/success", 0)]
+    ("what", "iteration"),
+    [
+        *[("update/speed", None), ("rollout/success", 3), ("rollout/success", 0)],
+        *[("base/success", 1), ("base - warm start", 1), ("test/sampled/success", 2), ("base/tokens sampled", 1)],
+    ],
 )
 def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, iteration: int | None) -> None:
     looked_in = re.escape(f"none of them in {run.ablation or run.name}")

@@ -108,8 +108,10 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None,
         values = [source.value for source in sources if source.value is not None]
         manner = f"mean of {len(values)} {'runs' if sources[0].run else 'evaluations'}" if len(values) > 1 else ""
         return NumberAnswer(mean(values) if values else None, manner, sources)
-    number = next((number for reader in READERS if (number := reader(what, runs)) is not None), None)
-    number = number or _answer_cost(what, runs, opened)
+    number: NumberAnswer | None = None
+    if iteration is None:
+        number = next((number for reader in READERS if (number := reader(what, runs)) is not None), None)
+        number = number or _answer_cost(what, runs, opened)
     if number is None:
         variants, baselines = [run.artifacts.variant for run in runs], [name for run in runs for name in run.baselines]
         rows = dict.fromkeys([*variants, *baselines])
@@ -117,9 +119,10 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None,
         groups = ("test", *recorded_groups())
         looked_in = ", ".join(dict.fromkeys(run.ablation or run.name for run in runs))
         cells = [f"{row}/{column}" for row in rows for column in (*columns, *STANDING)]
+        at = "" if iteration is None else f" at iteration {iteration}, of which tables and tests have nothing"
         raise ConfigurationError(
             "lineage starts from a number of the report, a metric of a run, or an artifact of the store; "
-            f"{what!r} is none of them in {looked_in}{meant(what, cells)}\n"
+            f"{what!r} is none of them in {looked_in}{at}{meant(what, cells)}\n"
             "Say one of these, or --of NAME for another run or ablation:\n"
             f"  ROW/COLUMN     rows {', '.join(rows)}; columns {', '.join(columns)}, {', '.join(STANDING)}, "
             "iterations to T, share above T\n"
@@ -140,6 +143,8 @@ def sources_of(what: str, runs: Sequence[RecordedRun], iteration: int | None = N
     for find_source in (_metric_source, _curve_source):
         if sources := [source for run in runs if (source := find_source(what, run, iteration)) is not None]:
             return sources
+    if iteration is not None:
+        return []  # a cell of the table is of the test, after the last
     return [source for run in runs if (source := _variant_source(what, run)) is not None] or _row_sources(what, runs)
 
 
@@ -172,7 +177,7 @@ def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Referen
     artifacts = run.artifacts
     test_evaluations = {"test": artifacts.test, "test_at_horizon": artifacts.test_at_horizon}
     if group in test_evaluations:
-        return test_evaluations[group]
+        return test_evaluations[group] if iteration is None else None
     if iteration == 0:
         return {"validation": artifacts.start, "validation_at_horizon": artifacts.start_at_horizon}.get(group)
     stage = recorded_groups().get(group)
