@@ -68,6 +68,8 @@ def test_seeds_that_agree_exactly_claim_no_certainty():
     interval = student_over_seeds([0.1, 0.1, 0.1])
     assert (interval.value, interval.low, interval.high) == (0.1, None, None)
     assert interval.absence == "all 3 seeds are equal: no interval"
+    interval = student_over_seeds([(0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3])
+    assert interval.absence == "all 2 seeds are equal: no interval", "but for a rounding"
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])

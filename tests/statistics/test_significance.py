@@ -32,6 +32,8 @@ def test_the_probability_of_improvement_worked_by_hand() -> None:
     # Of nine pairs of runs one is higher (3 > 2) and two are equal.
     assert probability_of_improvement([1, 2, 3], [2, 3, 4]) == pytest.approx(2 / 9)
     assert probability_of_improvement([0.5, 0.5], [0.5, 0.5]) == 0.5
+    in_order, turned = (0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3
+    assert in_order > turned and probability_of_improvement([in_order], [turned]) == 0.5, "a rounding is no improvement"
 
 
 @settings(max_examples=50)

@@ -81,3 +81,8 @@ def test_the_bootstrap_and_wilson_are_scipys(count):
         bounds = stats.binomtest(successes, count).proportion_ci(method="wilson")
         found = wilson(successes, count)
         assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=1e-12, abs=1e-15)
+
+
+def test_tasks_that_are_equal_but_for_a_rounding_give_no_interval():
+    interval = bootstrap_over_tasks([(0.1 + 0.2 + 0.3) / 3, (0.3 + 0.2 + 0.1) / 3], seed=0)
+    assert interval.absence == "all 2 tasks are equal: no interval"

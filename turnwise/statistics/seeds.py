@@ -29,6 +29,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from turnwise.data.tolerance import alike
 from turnwise.statistics.interval import LEVEL, Interval, Method, finite, mean
 
 CUT = 0.25
@@ -93,7 +94,7 @@ def _interval(
     from scipy import special
 
     seeds = tuple(float(each) for each in sample)
-    if (sample == sample[0]).all():
+    if alike(sample):
         return Interval(mean(sample), None, None, "seeds", len(seeds), level, None, seeds)
     half = float(special.stdtrit(len(seeds) - 1, (1 + level) / 2) * error)
     low, high = max(value - half, within[0]), min(value + half, within[1])

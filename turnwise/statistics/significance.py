@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from turnwise.data.tolerance import distinct
 from turnwise.seeding import generator
 from turnwise.statistics.interval import finite, rounding_of
 
@@ -44,7 +45,9 @@ def effect_size(first: Sequence[float], second: Sequence[float]) -> float | None
 
 def probability_of_improvement(first: Sequence[float], second: Sequence[float]) -> float:
     """The probability that a run of the first side is higher than a run of the second; 0.5 where both are alike."""
-    one, other = finite(first, "seeds")[:, None], finite(second, "seeds")
+    # Means of the same numbers in another order differ by a rounding, and are no improvement.
+    levels = np.array(distinct([*finite(first, "seeds"), *finite(second, "seeds")]))
+    one, other = levels[: len(first), None], levels[len(first) :]
     return float((one > other).mean() + (one == other).mean() / 2)
 
 

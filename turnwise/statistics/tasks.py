@@ -11,6 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from turnwise.data.tolerance import alike
 from turnwise.seeding import generator
 from turnwise.statistics.interval import LEVEL, Interval, Unit, finite, mean
 
@@ -37,7 +38,7 @@ def bootstrap_over_tasks(values: Sequence[float], *, seed: int) -> Interval:
     `wilson` then, or `over_tasks`, which chooses. Raises ValueError when there is no value or one is not finite.
     """
     sample = finite(values, "tasks")
-    if (sample == sample[0]).all():
+    if alike(sample):
         return Interval(mean(sample), None, None, "tasks", len(sample))
     random, batch = generator(seed, "bootstrap"), max(1, 1_000_000 // len(sample))
     means = [
