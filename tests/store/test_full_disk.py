@@ -67,7 +67,9 @@ def test_where_nothing_is_free_that_is_the_reason_of_what_does_not_name_it(
 
 
 def test_other_failures_are_left_as_they_are(turnwise_home: Path) -> None:
-    for error in (ZeroDivisionError(), OSError(errno.EIO, "broken"), KeyError("name")):
+    errors = (ZeroDivisionError(), OSError(errno.EIO, "broken"), KeyError("name"))
+    nowhere = FileNotFoundError(errno.ENOENT, "none", "/proc/nowhere")  # where nothing is free, ever
+    for error in (*errors, nowhere):
         with pytest.raises(type(error)), report_full_disk():
             raise error
     require_room(turnwise_home.parent)

@@ -59,7 +59,9 @@ def _disk_full(folder: Path, why: str) -> DiskFull:
 
 
 def _is_full(folder: Path) -> bool:
-    return _free_bytes(folder) < NOTHING_LEFT
+    """Whether the folder's disk has no space left; what holds no data, such as /proc, is never full."""
+    disk = os.statvfs(folder)
+    return disk.f_blocks > 0 and not disk.f_flag & os.ST_RDONLY and _free_bytes(folder) < NOTHING_LEFT
 
 
 def _says_full(error: BaseException | None) -> bool:
