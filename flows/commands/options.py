@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -140,8 +141,8 @@ def own_command(program: str = "turnwise", folder: Path | None = None) -> str:
     if installed is not None and Path(installed).parent == script.parent:
         return program
     if not script.exists():
-        return f"{sys.executable} -m {MODULES[program]}"
-    return os.path.relpath(script, here) if script.is_relative_to(here) else str(script)
+        return f"{shlex.quote(sys.executable)} -m {MODULES[program]}"
+    return shlex.quote(os.path.relpath(script, here) if script.is_relative_to(here) else str(script))
 
 
 def next_steps(ablation: str, variants: Sequence[str], seeds: Sequence[int], heading: str) -> list[str]:

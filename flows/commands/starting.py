@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.resources
 import keyword
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -63,7 +64,7 @@ def init(
     files = _starter_texts(WORLD, FOLDER, world, folder)
     files[folder / "requirements.txt"] = f"turnwise=={importlib.metadata.version('turnwise')}\n"
     _write(files)
-    first = [f"cd {folder}"] if folder.resolve() != Path.cwd() else []
+    first = [shlex.join(["cd", str(folder)])] if folder.resolve() != Path.cwd() else []
     run = f"{own_command(folder=folder)} ablation"
     _say(files, [*first, *_first_steps("world", world, folder), f"{run} --dry-run", run])
 

@@ -131,6 +131,8 @@ def test_the_next_commands_are_given_as_they_can_be_typed(
         "  cd below",
         f"  {programs / 'turnwise'} check typed_world:TypedWorld",
     ]
+    assert status_of(["init", "my own", "--world", "typed_world_too"]) == 0
+    assert capsys.readouterr().out.split("next:\n")[1].splitlines()[0] == "  cd 'my own'"
 
 
 def functions_of(path: Path) -> list[Callable[[], None]]:
