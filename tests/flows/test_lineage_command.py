@@ -137,3 +137,13 @@ def test_a_run_that_an_alarm_changed_is_recorded_with_the_parameters_that_it_beg
     assert found.artifacts.experiment["optimization"]["learning_rate"] == configured.optimization.learning_rate
     assert found.artifacts.experiment["selection"]["rule"] == configured.selection.rule
     assert found.artifacts.test_at_horizon == tested
+
+
+def test_every_file_that_a_diff_changes_is_named_also_one_that_it_removes() -> None:
+    diff = (
+        "diff --git a/gone.py b/gone.py\ndeleted file mode 100644\n--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+        'diff --git "a/\\303\\251.py" "b/\\303\\251.py"\n--- "a/\\303\\251.py"\n+++ "b/\\303\\251.py"\n@@ -1 +1 @@\n'
+        "-a\n+b\n"
+        "diff --git a/b b/c.py b/b b/c.py\n--- a/b b/c.py\n+++ b/b b/c.py\n@@ -1 +1 @@\n-a\n+diff --git a/x b/x\n"
+    )
+    assert sources.changed_files(diff) == ["gone.py", "\\303\\251.py", "b b/c.py"]

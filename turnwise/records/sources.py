@@ -69,6 +69,8 @@ STANDING = ("mean", "interquartile mean", "normalised", "mean over the curve", G
 """The columns of the report's verdicts on one variant."""
 OF_GREEDY = "greedy "
 """Stands before a column of the verdicts over greedy episodes."""
+CHANGED_FILE = re.compile(r'^diff --git ("?)a/(.*)\1 ("?)b/\2\3$', re.MULTILINE)
+"""Where a file begins in a diff, which is made without renames."""
 FRAME = ("random", "oracle")
 """The baseline policies whose means are 0 and 1 on the report's normalised scale."""
 
@@ -414,6 +416,11 @@ def _add(branch: Tree, ancestor: Ancestor) -> None:
             _add(node, each)
 
 
+def changed_files(diff: str) -> list[str]:
+    """The names of the files that a diff changes, also of those that it removes."""
+    return [name for _, name, _ in CHANGED_FILE.findall(diff)]
+
+
 def print_diffs(uri: str, sources: list[Source], console: Console) -> None:
     """Print which files the uncommitted changes touched, if there were any."""
     runs = {source.run.id: source.run for source in sources if source.run is not None}
@@ -421,7 +428,7 @@ def print_diffs(uri: str, sources: list[Source], console: Console) -> None:
         if run.tags.get("uncommitted", "none") == "none":
             continue
         diff = read_text(uri, run.id, UNCOMMITTED_FILE) or ""
-        files = [line.removeprefix("+++ b/") for line in diff.splitlines() if line.startswith("+++ b/")]
+        files = changed_files(diff)
         where = f"{UNCOMMITTED_FILE} of MLflow run {run.id[:SHOWN_DIGITS]}"
         console.print(f"diff {run.tags['uncommitted'][:SHOWN_DIGITS]}: {', '.join(files)}  ({where})")
         if left_out := left_out_of(diff):
