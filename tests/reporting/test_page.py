@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from turnwise.reporting.data.suites import SuiteReport
 from turnwise.reporting.figures.learning_curves import curves_that_matter, other_curves_by_topic
 from turnwise.reporting.finding import finding
 from turnwise.reporting.html.page import GLOSSARY, page
+from turnwise.reporting.html.pages import write_suite
 from turnwise.reporting.html.report_files import write_report
 from turnwise.results.outcomes import VariantWork
 from turnwise.results.report_data import AlarmRaised, Endings, ReportData, Row
@@ -315,3 +317,10 @@ def test_the_words_of_a_page_are_explained_on_it_as_in_the_glossary(read):
         (entry,) = re.findall(rf"^### {re.escape(word)}\n\n(.+?)(?=\n\n|\Z)", entries, flags=re.MULTILINE | re.DOTALL)
         assert re.sub(r"[`*]", "", " ".join(entry.split())).startswith(meaning), word
         assert word in read.texts and meaning in read.texts
+
+
+def test_a_suite_without_a_common_world_leaves_no_figure_of_a_former_one(tmp_path):
+    for name in ("suite.png", "suite.csv", "mine.csv"):
+        (tmp_path / name).write_text("of another suite")
+    write_suite(SuiteReport(["a", "b"], ["lake"], {"a": {}, "b": {}}, None, []), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.csv", "suite.html", "suite.json"]

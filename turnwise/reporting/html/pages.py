@@ -140,7 +140,10 @@ def write_suite(report: SuiteReport, folder: Path) -> None:
     """Write the page, its data, and its figure with the figure's data into a folder, which is made if need be."""
     write_whole(folder / PAGE_FILE, suite_page(report))
     write_whole(folder / "suite.json", report.to_json())
-    if report.suite is not None:
+    if report.suite is None:
+        for former in ("suite.png", "suite.csv"):
+            (folder / former).unlink(missing_ok=True)
+    else:
         figure = suite_figure(report.suite)
         write_whole(folder / "suite.png", figure.png())
         write_whole(folder / "suite.csv", as_csv(figure.header, figure.data))
