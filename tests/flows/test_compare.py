@@ -192,6 +192,8 @@ def test_the_command_prints_tables_that_fit_and_writes_them(
     with (tmp_path / "tables" / "pairs.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert row["verdict"] == "higher" and row[""] == "good − poor"
+    header = ",mean,interquartile mean,normalised,gain over the warm start,p (Holm),verdict"
+    assert (tmp_path / "tables" / "standings.csv").read_text().splitlines()[0] == header
     page = (tmp_path / "pages" / "page.html").read_text()
     assert "Pairs of variants" in page and "src=" not in page and "href=" not in page
 

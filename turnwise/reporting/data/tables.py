@@ -178,7 +178,9 @@ class TextTable:
 
     def to_csv(self) -> bytes:
         """The table as the content of a CSV file, with a header line and without title and notes."""
-        return as_csv(self.columns, ([" ".join(cell.split()) for cell in row] for row in self.rows))
+        heads = [column.replace("-\n", "") for column in self.columns]  # of a word that was broken
+        header, *rows = ([" ".join(cell.split()) for cell in cells] for cells in (heads, *self.rows))
+        return as_csv(header, rows)
 
 
 def text_cell(interval: Interval | None, *, with_sign: bool = False) -> str:
