@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from turnwise.reporting.data.tables import metric_files
 from turnwise.results.report_data import STAGES, Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
+
+NAMED = {"\u03c0": 0.1, "\u03c1": 0.2, "a b": 0.3, "a-b": 0.4}
 
 
 def test_a_report_survives_its_json_unchanged(report):
@@ -62,3 +65,9 @@ def test_rewards_are_weighted_by_level(report):
     assert sample.weighted(first, "turn") == pytest.approx(0.5)
     assert sample.weighted(first, "outcome") == 0
     assert sample.weighted(second, "outcome") == pytest.approx(1.3)
+
+
+def test_rows_whose_names_differ_in_other_than_plain_letters_have_a_file_of_metrics_each():
+    rows = [Row(name, "variant", {"success": Interval(value, None, None, "seeds", 1)}) for name, value in NAMED.items()]
+    files = metric_files(ReportData("", "", [ReportColumn("success", "success")], rows))
+    assert [json.loads(text) for text in files.values()] == [{"success": value} for value in NAMED.values()]

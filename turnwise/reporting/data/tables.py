@@ -84,11 +84,13 @@ def metric_files(report: ReportData) -> dict[str, bytes]:
     """By file name, the two most important numbers of each row over all of its runs."""
     headings = {"sampled": report.columns[0].heading}
     names = {headings.get(mode, mode): key for mode, key in headline_columns(report).items()}
-    files = {}
+    files: dict[str, bytes] = {}
     for row in (row for row in report.rows if row.kind != "went on"):
         values = {name: cell.value for name, key in names.items() if (cell := row.cells.get(key)) is not None}
-        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", row.name)
-        files[f"{METRICS_FOLDER}/{name}.json"] = (json.dumps(values) + "\n").encode()
+        path = f"{METRICS_FOLDER}/{re.sub(r'[^A-Za-z0-9_.-]+', '-', row.name)}"
+        if f"{path}.json" in files:  # of a name that differs in other characters alone
+            path += f"-{len(files) + 1}"
+        files[f"{path}.json"] = (json.dumps(values) + "\n").encode()
     return files
 
 
