@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pandas as pd
@@ -125,6 +126,16 @@ def test_a_wrong_value_is_named_by_its_row_in_a_table_of_which_only_some_rows_co
     table = pd.DataFrame({"method": ["a", "b"], "kind": ["x", "y"], "seed": [1, 1], "score": [0.1, None]})
     with pytest.raises(ConfigurationError, match=r"^row 1, column 'score'"):
         tw.judge(table, only={"kind": "y"}, score="score")
+
+
+def test_where_no_mlflow_listens_is_said_at_once() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(ConfigurationError, match="TW-tracking-unreachable"):
+            tw.judge([f"{address}#bandit"])
+        with pytest.raises(ConfigurationError, match="TW-tracking-unreachable"):
+            tw.runs(tracking=address)
 
 
 def test_the_password_of_an_mlflow_that_is_judged_is_not_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

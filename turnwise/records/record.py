@@ -33,7 +33,7 @@ from turnwise.store.sqlite_files import sqlite_address, sqlite_file
 from turnwise.store.withheld import recordable
 from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation
-from turnwise.tracking.database import has_own_artifacts, require_store
+from turnwise.tracking.database import has_own_artifacts, require_server, require_store
 from turnwise.tracking.finding import ARTIFACTS_FILE, RecordedRun, RunArtifacts, find_runs
 from turnwise.tracking.locations import HOME
 from turnwise.tracking.ownership import close_abandoned
@@ -92,10 +92,12 @@ def use_project_storage() -> None:
 def recorded_store(tracking: str | None) -> str:
     """The tracking URI that is read of recorded runs: the one that is named, or the project's; closed as above.
 
-    From here on this process uses the store that the project's parameters name, too.
+    From here on this process uses the store that the project's parameters name, too. Raises ConfigurationError where no
+    server listens.
     """
     use_project_storage()
     uri = tracking or tracking_uri(load(project_root() / "params.yaml", to_plan=True))
+    require_server(uri)
     close_abandoned(uri)
     return uri
 

@@ -134,9 +134,10 @@ def _mlflow_runs(uri: str) -> pd.DataFrame:
     import pandas as pd
 
     from turnwise.tracking.client import TrackingClient
-    from turnwise.tracking.database import place_of
+    from turnwise.tracking.database import place_of, require_server
 
     (address, _, experiment), display_uri = uri.partition("#"), _without_password(uri)
+    require_server(address)
     client = TrackingClient(address)
     experiment_id = client.experiment_id(experiment) if experiment else None
     if experiment and experiment_id is None:

@@ -76,7 +76,7 @@ def known_tables(tracking_uri: str) -> Iterator[sqlite3.Connection | None]:
 
 def require_store(tracking_uri: str) -> None:
     """Raise ConfigurationError unless runs can be recorded at this address. A missing database is created."""
-    _require_server(tracking_uri)
+    require_server(tracking_uri)
     path = sqlite_file(tracking_uri)
     if path is not None and path.exists() and not (path.is_file() and os.access(path, os.W_OK)):
         raise ConfigurationError(
@@ -100,7 +100,7 @@ def require_store(tracking_uri: str) -> None:
         ) from error
 
 
-def _require_server(tracking_uri: str) -> None:
+def require_server(tracking_uri: str) -> None:
     """Raise ConfigurationError where no server listens. Checked first since MLflow would retry for minutes.
 
     Does nothing for a database, or where a proxy is configured.
@@ -108,13 +108,13 @@ def _require_server(tracking_uri: str) -> None:
     parts = urlsplit(tracking_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None or parts.scheme in getproxies():
         return
-    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     try:
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
         socket.create_connection((parts.hostname, port), timeout=SECONDS_TO_CONNECT).close()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a port may be too high
         raise ConfigurationError(
-            f"tracking.uri must name a server that listens; {parts.hostname}:{port}: {error}: start it with mlflow "
-            "server, or leave the address empty",
+            f"MLflow's address must be that of a server that listens; {place_of(tracking_uri)}: {error}: start it with "
+            "mlflow server, or give another",
             "TW-tracking-unreachable",
         ) from error
 
