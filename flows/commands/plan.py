@@ -35,15 +35,7 @@ from turnwise.reporting.terminal.tables import plain_table
 from turnwise.store.default import nothing_is_stored
 from turnwise.store.sqlite_files import sqlite_file
 from turnwise.tracking.database import require_readable
-from turnwise.training_runs.memory import (
-    MemoryPlan,
-    crowded,
-    fits,
-    largest_plan,
-    placement,
-    processes_with_runs,
-    remedies,
-)
+from turnwise.training_runs.memory import MemoryPlan, crowded, fits, largest_plan, placement, remedies
 from turnwise.training_runs.readiness import require_model
 from turnwise.training_runs.state import task_set_parameters
 from turnwise.world import SPLITS, Split, Task
@@ -181,7 +173,7 @@ def _who(runner: Runner, ablation: Ablation) -> str:
         memory = f", {runner.memory_gib:g} GiB" if runner.memory_gib else ""
         each = f"{runner.cores:g} cores, {runner.cards:g} cards{memory}"
         return f"Runs: {runs}, made by the Ray cluster at {runner.address}, each with {each}."
-    sharing = min(runner.processes, len(ablation.variants) * ablation.seeds_at_once)
+    sharing = min(runner.processes, ablation.runs_at_once)
     if sharing == 1:
         return f"Runs: {runs}, made by this process, one after the other."
     return f"Runs: {runs}, shared by {sharing} processes of this machine."
@@ -227,7 +219,7 @@ VERDICTS = {True: "It fits.", False: "It does not fit, and would be refused.", N
 
 def show_memory(experiment: Experiment, dimensions: Dimensions, processes: int, console: Console) -> None:
     """Print the plan of the variant that takes the most; where it may not fit, also what to change."""
-    device, running = experiment.compute.device, processes_with_runs(experiment, processes)
+    device, running = experiment.compute.device, min(processes, experiment.ablation.runs_at_once)
     plan, available = largest_plan(experiment, dimensions), device_bytes(device)
     whose = f" (the variant that takes the most: {plan.variant})" if len(experiment.ablation.variants) > 1 else ""
     several = experiment.compute.cards > 1

@@ -93,7 +93,7 @@ def _run(experiment: tw.Experiment, processes: int | None) -> None:
     console, began = Console(), time.monotonic()
     result = tw.ablation(experiment, processes=processes).result
     variants, seeds = experiment.ablation.variants, experiment.ablation.all_seeds
-    runs = len(variants) * experiment.ablation.seeds_at_once
+    runs = experiment.ablation.runs_at_once
     sharing = experiment.compute.runner.with_processes(processes).processes
     saves_nothing = sharing <= runs and any(experiment.variant(name).rollout.lag for name in variants)
     steps = next_steps(experiment.ablation.name, variants, seeds, result.report.columns[0].heading)

@@ -174,7 +174,7 @@ def shared_runs(
     """
     runner = experiment.compute.runner
     on_ray = runner.kind == "ray"
-    workers = min(processes, len(experiment.ablation.variants) * experiment.ablation.seeds_at_once) - 1
+    workers = min(processes, experiment.ablation.runs_at_once) - 1
     samplers = processes - workers - 1
 
     def make_workers() -> Workers:

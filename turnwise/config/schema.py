@@ -458,9 +458,10 @@ class Ablation(Section):
         return list(range(1, self.seeds.at_most + 1)) if isinstance(self.seeds, SeedsUntil) else self.seeds
 
     @property
-    def seeds_at_once(self) -> int:
-        """The most seeds of a variant that can be run at the same time."""
-        return max(self.seeds.first, self.seeds.step) if isinstance(self.seeds, SeedsUntil) else len(self.seeds)
+    def runs_at_once(self) -> int:
+        """The most runs that can be made at the same time."""
+        seeds = max(self.seeds.first, self.seeds.step) if isinstance(self.seeds, SeedsUntil) else len(self.seeds)
+        return len(self.variants) * seeds
 
 
 class Storage(Section):

@@ -280,7 +280,7 @@ def require_memory(experiment: Experiment, processes: int = 1) -> None:
     dimensions = dimensions_of(experiment.policy)
     if dimensions is None:  # a GGUF of an architecture that only transformers knows
         return
-    plan, running = largest_plan(experiment, dimensions), processes_with_runs(experiment, processes)
+    plan, running = largest_plan(experiment, dimensions), min(processes, experiment.ablation.runs_at_once)
     if fits(running * plan.peak.bytes, available) is not False:
         return
     remedy_texts = [f"{each.options} ({each.peak / GIB:,.1f} GiB)" for each in remedies(experiment, dimensions)]
@@ -302,7 +302,7 @@ def crowded(experiment: Experiment, processes: int = 1) -> str | None:
     free, dimensions = free_bytes(experiment.compute.device), dimensions_of(experiment.policy)
     if free is None or dimensions is None:
         return None
-    running = processes_with_runs(experiment, processes)
+    running = min(processes, experiment.ablation.runs_at_once)
     needed = running * largest_plan(experiment, dimensions).peak.bytes
     if fits(needed, free) is not False:
         return None
@@ -312,11 +312,6 @@ def crowded(experiment: Experiment, processes: int = 1) -> str | None:
         f"other programs have left {free / GIB:,.1f} GiB of memory, and by the plan {takes} {needed / GIB:,.1f}: the "
         f"system may kill a process. Run it {fewer}when they have ended"
     )
-
-
-def processes_with_runs(experiment: Experiment, processes: int) -> int:
-    """The number of processes that train at the same time."""
-    return min(processes, len(experiment.ablation.variants) * experiment.ablation.seeds_at_once)
 
 
 def fits(needed: int, available: int) -> bool | None:
