@@ -48,22 +48,13 @@ def pretrained(policy: Policy) -> Outside | None:
     """
     if policy.model == "scratch":
         return None
-    if is_gguf(policy.model):
-        if policy.revision is not None:
-            raise ConfigurationError(
-                f"policy.revision is one of a hub repository; policy.model is the GGUF {policy.model}, which has none: "
-                "leave it out",
-                "TW-revision-without-hub",
-            )
-        return known_gguf(policy.model)
-    folder = model_directory(policy.model)
-    if folder is not None and policy.revision is not None:
+    if policy.revision is not None and not asks_hub(policy.model):
+        here = f"GGUF {policy.model}" if is_gguf(policy.model) else f"directory {model_directory(policy.model)}"
         raise ConfigurationError(
-            f"policy.revision is one of a hub repository; policy.model is the directory {folder}, which has none: "
-            "leave it out",
+            f"policy.revision is one of a hub repository; policy.model is the {here}, which has none: leave it out",
             "TW-revision-without-hub",
         )
-    return outside_model(policy.model, policy.revision)
+    return known_gguf(policy.model) if is_gguf(policy.model) else outside_model(policy.model, policy.revision)
 
 
 def outside_model(model: str, revision: str | None = None, key: str = "policy.model") -> Outside:
