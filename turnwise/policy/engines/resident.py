@@ -56,40 +56,23 @@ def make_engine(
 _resident: dict[tuple[Any, ...], Engine] = {}
 
 
-def resident_engine(
-    name: EngineName,
-    *,
-    device: str = "cpu",
-    threads: int = 1,
-    context_length: int,
-    maximum_episodes: int,
-    precision: Precision = "float32",
-    sleep_level: SleepLevel = 0,
-    spread: EngineSpread = ALONE,
-) -> Engine:
-    """The process's resident engine with these arguments: made at the first call, shared by later ones.
+def resident_engine(name: EngineName, *, spread: EngineSpread = ALONE, **options: Any) -> Engine:
+    """The process's resident engine with these options, `make_engine`'s: made at the first call, shared by later ones.
 
-    An engine takes seconds to start and a gigabyte of memory, so a call with other arguments closes the resident one.
+    An engine takes seconds to start and a gigabyte of memory, so a call with other options closes the resident one.
     With a `spread` over processes it stands for all of them. What learners have freed is returned to the system first.
     """
     return_freed_memory()
-    options: dict[str, Any] = {
-        "name": name,
-        "device": device,
-        "threads": threads,
-        "context_length": context_length,
-        "maximum_episodes": maximum_episodes,
-        "precision": precision,
-        "sleep_level": sleep_level,
-    }
-    key = (*options.values(), spread)
+    key = (name, spread, *sorted(options.items()))
     if key not in _resident:
         close_resident_engine()
         # A rollout makes so many objects that the collector goes over all others, too: those that imports left, a third
         # of a second each time. It skips frozen ones.
         gc.freeze()
         compute_reproducibly()
-        _resident[key] = EnginesOnProcesses(spread, **options) if spread.in_processes else make_engine(**options)
+        _resident[key] = (
+            EnginesOnProcesses(spread, name=name, **options) if spread.in_processes else make_engine(name, **options)
+        )
     return _resident[key]
 
 
