@@ -39,11 +39,6 @@ def require_vocabulary_file(folder: Path) -> None:
         )
 
 
-def has_tokenizer_file(folder: Path) -> bool:
-    """Whether the folder has a `tokenizer.json`, which `FileTokenizer` needs; others hold other files."""
-    return (folder / "tokenizer.json").is_file()
-
-
 class FileTokenizer:
     """See the module. Raises ConfigurationError for files that cannot be read."""
 

@@ -120,15 +120,11 @@ def _header(file: BinaryIO) -> GgufHeader:
 
 
 def _text(file: BinaryIO) -> str:
-    return _bytes(file).decode("utf-8", "replace")
-
-
-def _bytes(file: BinaryIO) -> bytes:
     (length,) = struct.unpack("<Q", file.read(8))
     content = file.read(length)
     if len(content) < length:
         raise ValueError("it ends early")
-    return content
+    return content.decode("utf-8", "replace")
 
 
 def _value(file: BinaryIO, code: int) -> Any:

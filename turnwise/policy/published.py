@@ -17,7 +17,7 @@ from turnwise.config.model_settings import require_kernels, require_parts
 from turnwise.errors import ConfigurationError, first_line
 from turnwise.policy.chat_template import set_switches
 from turnwise.policy.declared_functions import DeclaredFunctions
-from turnwise.policy.file_tokenizer import FileTokenizer, has_tokenizer_file, require_vocabulary_file
+from turnwise.policy.file_tokenizer import FileTokenizer, require_vocabulary_file
 from turnwise.policy.function_frame import frame_of
 from turnwise.policy.sizes import configured_dimensions, read_configuration
 from turnwise.policy.tokenizer import GENERATION_FILE, generation_end_tokens, load_tokenizer
@@ -140,7 +140,7 @@ def _require_generation(folder: Path) -> None:
 
 def _tokenizer(folder: Path) -> Any:
     """The tokenizer of the folder, by transformers where it is of a kind that `FileTokenizer` does not read."""
-    if has_tokenizer_file(folder):
+    if (folder / "tokenizer.json").is_file():
         return FileTokenizer(folder)
     return _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
 
