@@ -18,7 +18,7 @@ TURNS = 40
 
 def limits(curriculum: Curriculum, batches: list[IterationCounts]) -> list[int]:
     """The limit of each iteration, of which each has one of the batches, and of the one after."""
-    states = [curriculum.first()]
+    states = [curriculum.first_at(1)]
     for iteration, batch in enumerate(batches, start=1):
         states.append(curriculum.next(states[-1], iteration, batch))
     return [state.limit for state in states]
@@ -67,7 +67,7 @@ def test_a_limit_never_shrinks_and_stays_within_its_bounds(
 def test_a_limit_is_a_function_of_the_state_and_the_episodes_alone(
     curriculum: Curriculum, before: list[IterationCounts], after: list[IterationCounts]
 ) -> None:
-    state = curriculum.first()
+    state = curriculum.first_at(1)
     for iteration, batch in enumerate(before, start=1):
         state = curriculum.next(state, iteration, batch)
     resumed = HorizonState(state.limit, tuple(state.batches))
@@ -102,13 +102,13 @@ def test_the_published_schedules_are_the_released_formula(schedule: str) -> None
     curriculum = make_curriculum("staged", {"schedule": schedule}, TURNS)
     assert isinstance(curriculum, Staged)
     for step in range(1, 4 * period):
-        assert curriculum.limit_at(step) == chosen[min((step - 1) // period, len(chosen) - 1)]
+        assert curriculum.first_at(step).limit == chosen[min((step - 1) // period, len(chosen) - 1)]
 
 
 def test_babyai_as_published_and_with_shorter_stages() -> None:
     published = make_curriculum("staged", {"schedule": "babyai"}, 20)
     assert isinstance(published, Staged)
-    assert [published.limit_at(step) for step in (1, 100, 101, 200, 201, 999)] == [6, 6, 13, 13, 20, 20]
+    assert [published.first_at(step).limit for step in (1, 100, 101, 200, 201, 999)] == [6, 6, 13, 13, 20, 20]
     shortened = make_curriculum("staged", {"schedule": "babyai", "lengths": [1, 2]}, 20)
     assert limits(shortened, batches(0, 0, 0, 0)) == [6, 13, 13, 20, 20]
 
@@ -116,7 +116,7 @@ def test_babyai_as_published_and_with_shorter_stages() -> None:
 def test_a_limit_ahead_of_all_results_is_the_first_or_that_of_the_schedule() -> None:
     staged = make_curriculum("staged", {"limits": [6, 13, 20], "lengths": [1, 2]}, 20)
     assert [staged.first_at(iteration).limit for iteration in (1, 2, 3, 4)] == [6, 13, 13, 20]
-    assert [adaptive().first_at(iteration) for iteration in (1, 2)] == [adaptive().first()] * 2
+    assert [adaptive().first_at(iteration) for iteration in (1, 2)] == [adaptive().first_at(1)] * 2
 
 
 # Levelling off, worked by hand: two windows of two iterations of 8 episodes each.

@@ -84,13 +84,9 @@ class Curriculum(ABC):
     def require_iterations(self, iterations: int) -> None:
         """Raise ConfigurationError if a run of `iterations` iterations is too short for what is configured."""
 
-    def first(self) -> HorizonState:
-        """The state before iteration 1."""
-        return HorizonState(self.shortest)
-
     def first_at(self, iteration: int) -> HorizonState:
         """The state before `iteration`, if nothing is known yet of the iterations before it."""
-        state = self.first()
+        state = HorizonState(self.shortest)
         for earlier in range(1, iteration):
             state = self.next(state, earlier, IterationCounts(0, 0, 0))
         return state
@@ -118,13 +114,9 @@ class Staged(Curriculum):
         """The limit of the last stage."""
         return self.limits[-1]
 
-    def limit_at(self, iteration: int) -> int:
-        """The limit of an iteration, counted from 1."""
-        return self.limits[sum(iteration > end for end in accumulate(self.lengths))]
-
     def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
         """The limit of the next iteration; the episodes of this one are not looked at."""
-        return HorizonState(self.limit_at(iteration + 1))
+        return HorizonState(self.limits[sum(iteration >= end for end in accumulate(self.lengths))])
 
     def require_iterations(self, iterations: int) -> None:
         """Raise ConfigurationError if the run ends before the last stage."""

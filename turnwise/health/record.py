@@ -114,7 +114,7 @@ def record_health(
         change=parameters.change,
     )
     curriculum = make_curriculum(parameters.curriculum.rule, parameters.curriculum.options, parameters.turns)
-    horizon = before.horizon if before else curriculum.first()
+    horizon = before.horizon if before else curriculum.first_at(1)
     limit = parameters.limit or horizon.limit
     counts = IterationCounts.of(whole, limit)
     # Episodes that were sampled before the limit grew say nothing about the limit of now.
