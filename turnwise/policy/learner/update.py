@@ -23,7 +23,7 @@ The settings are in `turnwise.policy.learner.settings`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,18 +37,6 @@ from turnwise.policy.learner.token_selection import ReplyTokenInputs
 from turnwise.seeding import generator
 
 __all__ = ["UpdateBatch", "UpdateSettings", "mini_batches", "token_weights", "update_batch"]
-
-OPTIONAL = (
-    "reference_log_probabilities",
-    "proximal_log_probabilities",
-    "importance_weights",
-    "loss_factors",
-    "ratio_pulls",
-    "teacher_rows",
-    "values",
-    "returns",
-)
-"""The fields of a batch with numbers per token that only some settings read."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +80,8 @@ class UpdateBatch:
                 "an update batch must have one advantage per token of every sequence: spread those of turns or of "
                 "reply tokens with from_turns or from_reply_tokens"
             )
-        for name in OPTIONAL:
-            rows = getattr(self, name)
-            if rows is not None and not np.array_equal(rows.offsets, self.sequences.offsets):
+        for name, rows in vars(self).items():
+            if isinstance(rows, Ragged) and not np.array_equal(rows.offsets, self.sequences.offsets):
                 raise ValueError(f"{name} must have one number per token of every sequence of an update batch")
         for name in ("groups", "samples"):
             numbers = getattr(self, name)
@@ -240,12 +227,11 @@ class UpdateBatch:
     def select(self, indices: Sequence[int] | Integers) -> UpdateBatch:
         """The batch of these sequences, in this order."""
         selected: dict[str, Any] = {}
-        for field in fields(self):
-            values = getattr(self, field.name)
+        for name, values in vars(self).items():
             if isinstance(values, Ragged | SequenceBatch):
-                selected[field.name] = values.select(indices)
+                selected[name] = values.select(indices)
             else:
-                selected[field.name] = None if values is None else tuple(values[index] for index in indices)
+                selected[name] = None if values is None else tuple(values[index] for index in indices)
         return UpdateBatch(**selected)
 
     def turn_by_turn(self) -> UpdateBatch:
@@ -278,8 +264,8 @@ class UpdateBatch:
         )
         per_token: dict[str, Any] = {
             name: Ragged(rows.values[places], by_turn.offsets)
-            for name in ("advantages", *OPTIONAL)
-            if (rows := getattr(whole, name)) is not None
+            for name, rows in vars(whole).items()
+            if isinstance(rows, Ragged)
         }
         return replace(whole, sequences=sequences, samples=None, **per_token)
 
