@@ -189,7 +189,7 @@ class ChatFrame:
             )
         self._after_end, self._after_observation = close[1:], question_to_prompt
         self._takes_system_messages = self._shows_system_message()
-        self._openings: dict[bool, tuple[tuple[int, ...], ...]] = {}
+        self._opening_pieces = lru_cache(self._pieces_around)
         # A tokenizer takes a tenth of a millisecond for a short text, and worlds and policies repeat themselves.
         self._text = lru_cache(MOST_TEXTS)(self._encode)
         self._reply_text = lru_cache(MOST_TEXTS)(self._decode)
@@ -202,12 +202,10 @@ class ChatFrame:
         """
         if system is not None and not self._takes_system_messages:
             system, observation = None, f"{system}\n\n{observation}"
-        if (system is not None) not in self._openings:
-            self._openings[system is not None] = self._opening_frame(system is not None)
-        frame = self._openings[system is not None]
-        texts = [observation] if system is None else [system, observation]
-        tokens = list(frame[0])
-        for text, piece in zip(texts, frame[1:], strict=True):
+        roles, texts = (("user",), (observation,)) if system is None else (("system", "user"), (system, observation))
+        before, *pieces = self._opening_pieces(roles)
+        tokens = list(before)
+        for text, piece in zip(texts, pieces, strict=True):
             tokens += [*self._text(text), *piece]
         return tuple(tokens)
 
@@ -278,11 +276,6 @@ class ChatFrame:
         except TemplateError:
             return False
 
-    def _opening_frame(self, with_system: bool) -> tuple[tuple[int, ...], ...]:
-        system = [{"role": "system", "content": _marker(0)}] if with_system else []
-        rendered = self._render([*system, {"role": "user", "content": _marker(1)}])
-        return tuple(self._frame(piece) for piece in _split(rendered, [0, 1] if with_system else [1]))
-
     def _between_replies(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The tokens before an earlier reply, after it, and between an observation and a new reply."""
         _, before, close, prompt = self._pieces_around(["user", "assistant", "user"])
@@ -297,7 +290,7 @@ class ChatFrame:
     def _pieces_around(self, roles: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """The tokens before, between and after messages of these roles, up to where a reply begins."""
         rendered = self._render([{"role": role, "content": _marker(number)} for number, role in enumerate(roles)])
-        return tuple(self._frame(piece) for piece in _split(rendered, range(len(roles))))
+        return tuple(self._frame(piece) for piece in _split(rendered, len(roles)))
 
     def _template_arguments(self) -> Mapping[str, Any]:
         """What the template is given besides the messages."""
@@ -337,11 +330,11 @@ def _marker(number: int) -> str:
     return f"turnwise-marks-message-{number}"
 
 
-def _split(rendered: str, markers: Sequence[int]) -> list[str]:
-    pieces = re.split("|".join(re.escape(_marker(number)) for number in markers), rendered)
-    if len(pieces) != len(markers) + 1:
+def _split(rendered: str, messages: int) -> list[str]:
+    pieces = re.split("|".join(_marker(number) for number in range(messages)), rendered)
+    if len(pieces) != messages + 1:
         raise ConfigurationError(
-            f"the chat template must show each of {len(markers)} messages exactly once; it rendered {rendered!r}",
+            f"the chat template must show each of {messages} messages exactly once; it rendered {rendered!r}",
             "TW-template-loses-messages",
         )
     return pieces
