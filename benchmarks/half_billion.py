@@ -126,8 +126,6 @@ def make_model(folder: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from turnwise.policy.tokenizer import save_tokenizer
-
     write_published(folder, SIZE)
     tokenizer = a_tokenizer(QWEN[SIZE]["vocab_size"] - SPARE_ROWS)
     configuration = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
@@ -135,7 +133,7 @@ def make_model(folder: Path) -> None:
     configuration.pad_token_id = tokenizer.pad_token_id
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(configuration, dtype=torch.bfloat16).save_pretrained(folder)
-    save_tokenizer(tokenizer, folder)
+    tokenizer.save_pretrained(folder)
 
 
 def a_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:

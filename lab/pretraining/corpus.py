@@ -36,7 +36,7 @@ from turnwise.agent.playing import PlayParameters, the_world
 from turnwise.config.schema import Section
 from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.data.conversations import Conversation, ConversationExchange
-from turnwise.policy.tokenizer import ChatFrame, load_frame, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, load_frame, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.world import ScriptedAction
 
@@ -64,7 +64,7 @@ def base_tokenizer(
     with default_store().write("tokenizer") as draft:
         even = [text for name, each in texts.items() for text in _draw_up_to(name, each, fewest)]
         tags = list(dict.fromkeys(tag for name in parameters.formats for tag in format_class(name).tags))
-        save_tokenizer(train_tokenizer(even, parameters.vocabulary, tags), draft.folder)
+        train_tokenizer(even, parameters.vocabulary, tags).save_pretrained(draft.folder)
     return draft.reference
 
 

@@ -23,7 +23,7 @@ from turnwise.policy.gguf_models import convert, converter_versions
 from turnwise.policy.gguf_sources import gguf_here, known_gguf
 from turnwise.policy.model_files import POLICY, model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
-from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, train_tokenizer
 from turnwise.policy.weight_files import require_finite_weights
 from turnwise.store import Reference, default_store
 from turnwise.store.plugin_identity import Outside
@@ -127,7 +127,7 @@ def tokenizer(
                 folder = default_store().folder(converted, TOKENIZER_FILES)
             source_tokenizer = load_tokenizer(folder)
             set_switches(source_tokenizer, parameters.chat_template_kwargs)
-            save_tokenizer(source_tokenizer, draft.folder)
+            source_tokenizer.save_pretrained(draft.folder)
             if (folder / GENERATION_FILE).is_file():  # it names end tokens: see `load_frame`
                 shutil.copyfile(folder / GENERATION_FILE, draft.folder / GENERATION_FILE)
             if parameters.pretrained is not None:
@@ -135,7 +135,7 @@ def tokenizer(
         else:
             texts = texts_to_imitate(demonstrations)
             tags = format_class(parameters.format).tags
-            save_tokenizer(train_tokenizer(texts, parameters.vocabulary, tags), draft.folder)
+            train_tokenizer(texts, parameters.vocabulary, tags).save_pretrained(draft.folder)
     return draft.reference
 
 

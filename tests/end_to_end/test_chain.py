@@ -259,10 +259,10 @@ def test_a_directory_can_hold_the_policy_and_its_tokenizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: str
 ) -> None:
     from turnwise.policy.architecture import create_policy
-    from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
+    from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
 
     tokenizer = train_tokenizer(["Left Right Up Down P _ O G goal is right 2 down 1"] * 8, 300, ["<think>", "</think>"])
-    save_tokenizer(tokenizer, tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
     create_policy(
         tmp_path / "model",
         vocabulary_size=len(tokenizer),

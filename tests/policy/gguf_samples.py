@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from turnwise.policy.tokenizer import CHAT_TEMPLATE, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import CHAT_TEMPLATE, train_tokenizer
 
 NAMES = {
     "model.embed_tokens": "token_embd",
@@ -52,7 +52,7 @@ def write_gguf(
 ) -> LlamaForCausalLM:
     """Write a small model, its matrices in this precision; returns the model as it was before."""
     folder = path.with_name("tokenizer of the sample")
-    save_tokenizer(train_tokenizer(["a text to learn from"] * 8, 300, []), folder)
+    train_tokenizer(["a text to learn from"] * 8, 300, []).save_pretrained(folder)
     words = json.loads((folder / "tokenizer.json").read_text())
     tokens = sorted(words["model"]["vocab"], key=words["model"]["vocab"].__getitem__)
     control = {each["content"] for each in words["added_tokens"] if each["special"]}

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.policy.token_texts import Spelling
-from turnwise.policy.tokenizer import save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import train_tokenizer
 
 TEXTS = ["<think> go left</think><answer>Left</answer>", "the capital of Chad"] * 4
 
@@ -12,7 +12,7 @@ TEXTS = ["<think> go left</think><answer>Left</answer>", "the capital of Chad"] 
 def test_the_texts_of_tokens_are_the_reply_in_pieces(tmp_path_factory):
     tokenizer = train_tokenizer(TEXTS, 300, ["<think>", "</think>"])
     folder = tmp_path_factory.mktemp("tokenizer")
-    save_tokenizer(tokenizer, folder)
+    tokenizer.save_pretrained(folder)
     spelling = Spelling(folder)
 
     @given(st.text(max_size=40))

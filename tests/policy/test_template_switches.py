@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.policy.chat_template import set_switches, switches_of
-from turnwise.policy.tokenizer import ChatFrame, load_frame, save_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, load_frame
 
 PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 MESSAGES = [{"role": "user", "content": "Where?"}]
@@ -44,7 +44,7 @@ def test_a_template_with_its_switches_set_renders_what_it_renders_when_it_is_giv
 def test_qwen3_without_thinking_begins_each_reply_with_an_empty_thought_that_is_no_part_of_it(tmp_path: Path) -> None:
     tokenizer = tokenizer_of("qwen3")
     set_switches(tokenizer, {"enable_thinking": False})
-    save_tokenizer(tokenizer, tmp_path)
+    tokenizer.save_pretrained(tmp_path)
     frame, empty = load_frame(tmp_path), "<think>\n\n</think>\n\n"
     assert frame.decode(frame.opening(None, "o")).endswith(f"assistant\n{empty}")
     reply = frame.reply("r")

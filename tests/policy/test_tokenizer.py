@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.tokenizer import ChatFrame, load_frame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, load_frame, load_tokenizer, train_tokenizer
 
 TAGS = ("<think>", "</think>", "<search>", "</search>")
 TEXTS = ["<think>I look it up.</think><search>capital of France</search>", "The capital of France is Paris, +33."] * 20
@@ -50,7 +50,7 @@ def test_roles_and_tags_are_one_token_each() -> None:
 
 
 def test_a_saved_tokenizer_gives_the_same_frame(tmp_path: Path) -> None:
-    save_tokenizer(FRAME.tokenizer, tmp_path)
+    FRAME.tokenizer.save_pretrained(tmp_path)
     loaded = ChatFrame(load_tokenizer(tmp_path))
     assert loaded.opening("Play.", "É <search> 12") == FRAME.opening("Play.", "É <search> 12")
     assert loaded.continuation("x", ()) == FRAME.continuation("x", ())
@@ -67,7 +67,7 @@ def test_a_reply_ends_at_every_end_token_that_the_model_was_published_with(tmp_p
     tokenizer = own_tokenizer()
     start, pad = tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|pad|>"])
     tokenizer.eos_token = "<|pad|>"  # as <|endoftext|> of a base model, whose template ends a reply otherwise
-    save_tokenizer(tokenizer, tmp_path)
+    tokenizer.save_pretrained(tmp_path)
     for named, expected in [
         (None, (FRAME.end_token, pad)),
         (start, (FRAME.end_token, pad, start)),
@@ -93,7 +93,7 @@ def test_a_reply_that_ended_with_another_end_token_is_kept_and_closed_as_the_tem
 
 @pytest.mark.parametrize("named", [[1, len(FRAME.tokenizer)], -1])
 def test_end_tokens_of_another_model_are_refused(tmp_path: Path, named: object) -> None:
-    save_tokenizer(FRAME.tokenizer, tmp_path)
+    FRAME.tokenizer.save_pretrained(tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": named}))
     with pytest.raises(ConfigurationError, match="TW-foreign-tokenizer"):
         load_frame(tmp_path)
@@ -101,7 +101,7 @@ def test_end_tokens_of_another_model_are_refused(tmp_path: Path, named: object) 
 
 @pytest.mark.parametrize("named", ["<|im_end|>", [1, "2"], True])
 def test_end_tokens_that_are_no_ids_are_refused(tmp_path: Path, named: object) -> None:
-    save_tokenizer(FRAME.tokenizer, tmp_path)
+    FRAME.tokenizer.save_pretrained(tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": named}))
     with pytest.raises(ConfigurationError, match="TW-end-token"):
         load_frame(tmp_path)

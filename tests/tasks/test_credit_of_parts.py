@@ -12,7 +12,7 @@ from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.config.schema import Credit, RewardSection, ThoughtCredit
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import read_credit, write_trajectories
-from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.world import ScriptedAction, Task
 
@@ -42,7 +42,7 @@ def credited(thought: ThoughtCredit) -> list[list[float]]:
     with default_store().write("rollout") as rollout:
         write_trajectories(rollout.folder, trajectories, [])
     with default_store().write("tokenizer") as tokenizer:
-        save_tokenizer(TOKENIZER, tokenizer.folder)
+        TOKENIZER.save_pretrained(tokenizer.folder)
     made: Reference = credit.fn(parameters, rollout=rollout.reference, tokenizer=tokenizer.reference)
     rows = [found.tokens for found in read_credit(made).values()]
     assert all(row is not None for row in rows)

@@ -15,7 +15,7 @@ from turnwise.agent.formats import NativeToolsFormat
 from turnwise.agent.playing import PlayParameters, instruction_of
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
-from turnwise.policy.tokenizer import load_tokenizer, save_tokenizer
+from turnwise.policy.tokenizer import load_tokenizer
 from turnwise.store import Reference, default_store
 
 FORM = NativeToolsFormat()
@@ -31,7 +31,7 @@ def play(small: Small) -> PlayParameters:
 def published(small: Small) -> Reference:
     """A tokenizer with the chat template of Qwen2.5."""
     with default_store().write("tokenizer") as draft:
-        save_tokenizer(tokenizer_of("qwen2.5"), draft.folder)
+        tokenizer_of("qwen2.5").save_pretrained(draft.folder)
     return draft.reference
 
 

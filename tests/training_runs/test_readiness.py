@@ -13,7 +13,7 @@ from flows.runtime.server import free_port
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.architecture import create_policy
-from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, train_tokenizer
 from turnwise.tracking.database import require_store
 from turnwise.training_runs.readiness import require_model
 
@@ -59,7 +59,7 @@ def published(tmp_path: Path) -> Path:
         key_value_heads=1,
         feed_forward=32,
     )
-    save_tokenizer(tokenizer, folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -146,10 +146,10 @@ def test_a_context_longer_than_the_models_positions_is_refused(published: Path) 
 
 
 def test_the_tokenizer_of_a_larger_model_is_refused(published: Path) -> None:
-    save_tokenizer(train_tokenizer(["a longer text to learn from"] * 8, 340, ["<think>"] * 4), published)
+    train_tokenizer(["a longer text to learn from"] * 8, 340, ["<think>"] * 4).save_pretrained(published)
     larger = load_tokenizer(published)
     larger.add_tokens([f"<{number}>" for number in range(100)])
-    save_tokenizer(larger, published)
+    larger.save_pretrained(published)
     assert "must have no more tokens than the model, 320" in refused(*model(published))
 
 

@@ -108,11 +108,6 @@ def _without(texts: Iterable[str], tokens: Sequence[str]) -> Iterator[str]:
         yield from (piece for piece in border.split(text) if piece)
 
 
-def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Write the tokenizer and its chat template into `folder`, in Hugging Face's layout."""
-    tokenizer.save_pretrained(folder)
-
-
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer in a folder in Hugging Face's layout."""
     from transformers import AutoTokenizer
