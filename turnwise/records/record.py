@@ -37,7 +37,7 @@ from turnwise.tracking.database import has_own_artifacts, require_server, requir
 from turnwise.tracking.finding import ARTIFACTS_FILE, RecordedRun, RunArtifacts, find_runs
 from turnwise.tracking.locations import HOME
 from turnwise.tracking.ownership import close_abandoned
-from turnwise.tracking.runs import IterationMetrics
+from turnwise.tracking.runs import START_WARNING, IterationMetrics
 from turnwise.training_runs.state import Iteration, Prepared, Run
 from turnwise.world import SPLITS, Split, world_class
 
@@ -213,7 +213,7 @@ class AblationRecord:
         """Record why reinforcement has nothing to begin with, if it has nothing: see `flows.health.judge_start`."""
         self._runs[run.name] = run
         if run.start_warning:
-            self.tracked.children[run.name].warn_of_start(run.start_warning)
+            self.tracked.children[run.name].tag(START_WARNING, run.start_warning)
 
     @_alone
     def iteration(self, run: Run, iteration: Iteration) -> None:

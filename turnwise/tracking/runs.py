@@ -270,10 +270,6 @@ class TrackedRun:
             if unfinished:
                 log_traces(self._client, self._entity, label, trajectories, advantages, weights, model)
 
-    def warn_of_start(self, words: str) -> None:
-        """Record why the run's reinforcement has nothing to begin with, as the tag `turnwise.start`."""
-        self.tag(START_WARNING, words)
-
     def mark_ended(self, end: EarlyEnd) -> None:
         """Record when and by what a guard or an alarm has ended the run: the tags `turnwise.ended...`."""
         self.tag(ENDED, f"after {end.when}, by {end.reason}")
