@@ -205,14 +205,11 @@ class Episode:
             is_explained = reminder in self._explained
             self._explained.add(reminder)
             return ParsedReply("", (), CUT_OFF_AGAIN if is_explained else f"{CUT_OFF} {reminder}")
-        return self._read_actions(text) if acts else form.read_thought(text)
-
-    def _read_actions(self, text: str) -> ParsedReply:
-        form, allowed = self.rules.format, self._limits.actions_per_turn
-        if not self.rules.drop_surplus_actions:
-            return form.read(text, allowed)
-        whole = form.read(text, sys.maxsize)
-        return replace(whole, actions=whole.actions[:allowed])
+        if not acts:
+            return form.read_thought(text)
+        allowed, drops = self._limits.actions_per_turn, self.rules.drop_surplus_actions
+        reading = form.read(text, sys.maxsize if drops else allowed)
+        return replace(reading, actions=reading.actions[:allowed]) if drops else reading
 
     def _remember(self) -> None:
         """Add the reply to the context. Notes are escaped, since they may reappear as text of an observation."""
