@@ -178,26 +178,21 @@ class Store:
         Raises:
             ArtifactError: the artifact is missing or damaged.
         """
-        with pruning.shared(self._path(reference)):
-            self._read_all(reference)
-
-    def _read_all(self, reference: Reference) -> None:
-        self._verified.remove(reference)
-        # Taken before the reading, so that a file that changes meanwhile is not vouched for.
-        state = state_of(self._path(reference))
-        manifest = self.manifest(reference)
         folder = self._path(reference)
-        present = {file.name for file in state} - {MANIFEST}
-        pruned = pruning.recorded_in(self._beside(reference, PRUNED)) - present
-        for name in sorted((present | pruned) ^ set(manifest.files)):
-            what = "is missing" if name in manifest.files else "does not belong to it"
-            raise damaged(reference, folder, f"the file {name} {what}")
-        for name, entry in manifest.files.items():
-            if name in pruned:
-                continue
-            if (folder / name).stat().st_size != entry.bytes or sha256_of(folder / name) != entry.sha256:
-                raise damaged(reference, folder, f"the content of {name} is not what was written")
-        self._verified.add(reference, state, self._draft_path())
+        with pruning.shared(folder):
+            self._verified.remove(reference)
+            # Taken before the reading, so that a file that changes meanwhile is not vouched for.
+            state = state_of(folder)
+            files = self.manifest(reference).files
+            present = {file.name for file in state} - {MANIFEST}
+            pruned = pruning.recorded_in(self._beside(reference, PRUNED)) - present
+            for name in sorted((present | pruned) ^ set(files)):
+                what = "is missing" if name in files else "does not belong to it"
+                raise damaged(reference, folder, f"the file {name} {what}")
+            for name, entry in ((name, entry) for name, entry in files.items() if name not in pruned):
+                if (folder / name).stat().st_size != entry.bytes or sha256_of(folder / name) != entry.sha256:
+                    raise damaged(reference, folder, f"the content of {name} is not what was written")
+            self._verified.add(reference, state, self._draft_path())
 
     def holds(self, reference: Reference) -> bool:
         """Whether the artifact is present and intact; pruned files do not count."""
