@@ -36,10 +36,7 @@ from turnwise.plugins import REWARD, plugin, require_installed
 from turnwise.project import project_root
 from turnwise.world import World, finite_number
 
-BUILT_IN: Mapping[str, str] = {
-    "judge": "turnwise.agent.judge:judge",
-    "overlong": "turnwise.agent.overlong:overlong",
-}
+BUILT_IN: Mapping[str, str] = {"judge": "turnwise.agent.judge:judge", "overlong": "turnwise.agent.overlong:overlong"}
 """Reward functions of this package, by the name that `rewards.NAME.function` gives them: where each is defined."""
 MOST_AT_ONCE = 64
 MISSING = ": its function must return numbers, or raise tw.RewardMissing where the reward cannot be known"

@@ -9,16 +9,7 @@ from __future__ import annotations
 from operator import not_
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from turnwise.config.addresses import ModelName, StoreUrl, Title, TrackingUri
 from turnwise.config.messages import KINDS_OF_SEEDS

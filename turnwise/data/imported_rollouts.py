@@ -164,9 +164,7 @@ class _Row:
 
 
 def read_rollouts(
-    files: Sequence[Path],
-    format: RolloutFormat | None = None,
-    tokenizer: Tokenizer | None = None,
+    files: Sequence[Path], format: RolloutFormat | None = None, tokenizer: Tokenizer | None = None
 ) -> Imported:
     """The trajectories of these files, which are of one format; None: the format is known by the first row.
 

@@ -21,14 +21,7 @@ from turnwise.store.index import INDEX
 from turnwise.store.manifest import KIND, MANIFEST, FileEntry, Reference, manifest_of
 from turnwise.store.notes import Clock, Lineage, damage
 from turnwise.store.place import MARKER, SharedPlace
-from turnwise.store.placed_artifacts import (
-    RESULTS,
-    STORE,
-    name_of,
-    name_of_note,
-    notes_among,
-    references_among,
-)
+from turnwise.store.placed_artifacts import RESULTS, STORE, name_of, name_of_note, notes_among, references_among
 from turnwise.store.pruning import PRUNED, pruned_in
 
 PATIENCE_SECONDS = 60.0

@@ -82,10 +82,7 @@ def platform() -> dict[str, Any]:
         "processor": _processor(),
         "cards": _cards(),
         "packages": {name: version for name, version in versions(COMPUTING_PACKAGES).items() if version is not None},
-        "variables": {
-            **REPRODUCIBLE,
-            **{name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ},
-        },
+        "variables": {**REPRODUCIBLE, **{name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ}},
     }
 
 
@@ -176,11 +173,7 @@ def _git(arguments: Sequence[str], folder: Path | None, variables: dict[str, str
     """The standard output of a git command; None where it fails or git is not installed."""
     try:
         answer = subprocess.run(
-            ["git", *arguments],
-            cwd=folder,
-            env={**os.environ, **(variables or {})},
-            capture_output=True,
-            check=False,
+            ["git", *arguments], cwd=folder, env={**os.environ, **(variables or {})}, capture_output=True, check=False
         )
     except FileNotFoundError:
         return None
