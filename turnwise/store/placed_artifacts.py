@@ -26,23 +26,13 @@ STORE, RESULTS = "store", "results"
 _MANIFEST = re.compile(rf"{STORE}/({KIND.strip('^$')})/([0-9a-f]{{32}})/{re.escape(MANIFEST)}")
 
 
-def prefix_of(reference: Reference) -> str:
-    """What the names of an artifact's files begin with."""
-    return f"{STORE}/{reference}/"
-
-
-def prefix_of_lineage(reference: Reference) -> str:
-    """What the names of its provenance records begin with."""
-    return f"{STORE}/{reference}.lineage/"
-
-
 def name_of(reference: Reference, file: str) -> str:
     """The name of one file of an artifact."""
-    return f"{prefix_of(reference)}{file}"
+    return f"{STORE}/{reference}/{file}"
 
 
 def name_of_note(reference: Reference, suffix: str) -> str:
-    """The name of a note next to an artifact, such as `.clock.json`."""
+    """The name of a note next to an artifact, such as `.clock.json`; those of its provenance begin with `.lineage/`."""
     return f"{STORE}/{reference}{suffix}"
 
 
@@ -130,7 +120,7 @@ class PlacedArtifacts:
             if name in distrusted or (not only_damaged and sizes.get(name_of(reference, name)) != entry.bytes)
         ]
         here = [name for name in missing if (folder / name).exists()]
-        self._place.upload(prefix_of(reference), {name_of(reference, name): folder / name for name in here})
+        self._place.upload(f"{STORE}/{reference}/", {name_of(reference, name): folder / name for name in here})
         if not only_damaged:
             if absent := set(missing) - set(here):
                 self.record_pruned(reference, absent)

@@ -38,15 +38,7 @@ from turnwise.store.index import INDEX, state_of
 from turnwise.store.manifest import MANIFEST, FileEntry, Manifest, Reference
 from turnwise.store.notes import write_note
 from turnwise.store.place import SharedPlace
-from turnwise.store.placed_artifacts import (
-    STORE,
-    PlacedArtifacts,
-    name_of,
-    name_of_note,
-    notes_among,
-    prefix_of_lineage,
-    references_among,
-)
+from turnwise.store.placed_artifacts import STORE, PlacedArtifacts, name_of, name_of_note, notes_among, references_among
 from turnwise.store.pruning import PRUNED
 
 logger = logging.getLogger(__name__)
@@ -143,7 +135,7 @@ class SharedStore(Store):
         self._learn_if_there(reference)
         if reference not in self._read_lineage:
             self._read_lineage.add(reference)
-            sizes = self.place.sizes(prefix_of_lineage(reference))
+            sizes = self.place.sizes(name_of_note(reference, ".lineage/"))
             self._write_notes(self.place.read(self._new_lineage(reference, sizes)))
         return super().lineage(reference)
 
@@ -153,7 +145,7 @@ class SharedStore(Store):
             return True
         self._learn_if_there(reference)
         if not super().was_made_under(reference, key):
-            self._write_notes(self.place.read([f"{prefix_of_lineage(reference)}{key}.json"]))
+            self._write_notes(self.place.read([name_of_note(reference, f".lineage/{key}.json")]))
         return super().was_made_under(reference, key)
 
     def record_lineage(self, reference: Reference, key: str, record: Mapping[str, Any]) -> None:
@@ -219,7 +211,7 @@ class SharedStore(Store):
             write_note(self.root / name.removeprefix(f"{STORE}/"), note, self._draft_path())
 
     def _new_lineage(self, reference: Reference, sizes: Mapping[str, int]) -> list[str]:
-        names = [name for name in sizes if name.startswith(prefix_of_lineage(reference))]
+        names = [name for name in sizes if name.startswith(name_of_note(reference, ".lineage/"))]
         return [name for name in names if not (self.root / name.removeprefix(f"{STORE}/")).exists()]
 
     def _share_note(self, reference: Reference, suffix: str) -> None:
