@@ -12,7 +12,8 @@ from pathlib import Path
 
 from turnwise.project import home
 from turnwise.store.artifacts import Store
-from turnwise.store.place import SharedPlace
+from turnwise.store.place import S3, BucketPlace, FolderPlace, SharedPlace
+from turnwise.store.shared import SharedStore
 
 URL_VARIABLE, CACHE_VARIABLE = "TURNWISE_STORE", "TURNWISE_CACHE_GIGABYTES"
 """The shared store's address, and the bound of its local cache. Where the user sets the first, both go before the
@@ -66,8 +67,6 @@ def require_place() -> None:
 
 def place_at(url: str) -> SharedPlace:
     """The place of this address. Raises ConfigurationError where S3 is named and s3fs is not installed."""
-    from turnwise.store.place import S3, BucketPlace, FolderPlace
-
     return BucketPlace(url) if url.startswith(S3) else FolderPlace(url)
 
 
@@ -75,6 +74,4 @@ def place_at(url: str) -> SharedPlace:
 def _store_at(root: Path, url: str, cache_gigabytes: str) -> Store:
     if not url:
         return Store(root)
-    from turnwise.store.shared import SharedStore
-
     return SharedStore(root, place_at(url), int(float(cache_gigabytes) * 1e9) if cache_gigabytes else None)
