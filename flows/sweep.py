@@ -37,7 +37,7 @@ from turnwise.experiment import Experiment, build, require_distinct_variants
 from turnwise.records.record import recording_store
 from turnwise.records.results import all_references, results_folder
 from turnwise.reporting.sweep import SweepReport
-from turnwise.results.cells import curve, task_means, whole_curve
+from turnwise.results.cells import task_means, whole_curve
 from turnwise.results.outcomes import collected, ended_run
 from turnwise.statistics import ReferencePoints, Results, judge
 from turnwise.statistics.curves import Points
@@ -159,8 +159,8 @@ def _report(
     curves: dict[str, list[Points]] = {}
     for run in runs:
         by_variant.setdefault(run.variant, []).append(run)
-        points = curve(run.start, [iteration.evaluation for iteration in run.iterations], world, column)
-        curves.setdefault(run.variant, []).append(whole_curve(points, run.ended))
+        evaluations = [iteration.evaluation for iteration in run.iterations]
+        curves.setdefault(run.variant, []).append(whole_curve(run.start, evaluations, world, run.ended))
     judgement = judge(
         column.heading,
         {name: Results({run.seed: _last(run, world) for run in runs}) for name, runs in by_variant.items()},

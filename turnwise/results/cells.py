@@ -65,11 +65,6 @@ def cell(evaluation: Reference, world: World, column: Column) -> float | None:
     return mean(values) if values else None
 
 
-def whole_curve(points: Points, ended: EarlyEnd | None) -> Points:
-    """The learning curve of a run over the iterations that were planned: see `turnwise.statistics.curves`."""
-    return points if ended is None else carried_forward(points, ended.planned)
-
-
 def curve(
     start: Reference, evaluations: Sequence[Reference | None], world: World, column: Column
 ) -> list[tuple[int, float]]:
@@ -80,3 +75,11 @@ def curve(
         if evaluation is not None
     ]
     return [(iteration, value) for iteration, value in values if value is not None]
+
+
+def whole_curve(
+    start: Reference, evaluations: Sequence[Reference | None], world: World, ended: EarlyEnd | None
+) -> Points:
+    """The curve of a run by the primary metric, over the iterations that were planned: `turnwise.statistics.curves`."""
+    points: Points = curve(start, evaluations, world, world.primary_column)
+    return points if ended is None else carried_forward(points, ended.planned)

@@ -195,8 +195,7 @@ class Compared:
         """
         curves: dict[str, list[Points]] = {}
         for run, start, evaluations in zip(self.parameters.runs, self.starts, self.evaluations, strict=True):
-            points: Points = curve(start, evaluations, self.world, self.world.primary_column)
-            curves.setdefault(run.variant, []).append(whole_curve(points, run.ended))
+            curves.setdefault(run.variant, []).append(whole_curve(start, evaluations, self.world, run.ended))
         return curves
 
     def _judgement(self, column: Column, curves: Mapping[str, Sequence[Points]]) -> Judgement | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from turnwise.data.outcomes import LeftOut, run_name
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
-from turnwise.results.cells import WARM_START, cell, curve, greedy_column, task_means, whole_curve
+from turnwise.results.cells import WARM_START, cell, greedy_column, task_means, whole_curve
 from turnwise.results.costs import at_equal_budgets, course_of
 from turnwise.results.outcomes import Outcomes, collected, ended_run
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks
@@ -219,14 +219,6 @@ def _frame(run: RecordedRun, world: World, column: Column) -> ReferencePoints:
 def _whole_curves(group: Group, world: World) -> list[Points]:
     """One curve per run over the iterations that were planned, sorted by seed: see `turnwise.statistics.curves`."""
     return [
-        whole_curve(
-            curve(
-                run.artifacts.start,
-                [outputs.get("evaluation") for outputs in run.artifacts.iterations],
-                world,
-                world.primary_column,
-            ),
-            run.ended,
-        )
-        for _, run in sorted(group.runs.items())
+        whole_curve(run.start, [outputs.get("evaluation") for outputs in run.iterations], world, run.ended)
+        for run in (run.artifacts for _, run in sorted(group.runs.items()))
     ]
