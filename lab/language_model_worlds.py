@@ -20,15 +20,15 @@ from turnwise.project import project_root
 from turnwise.reporting.figures.drawing import COLOURS, GREY, Figure, axes_of, label_rows, legend_below
 from turnwise.store.atomic_write import write_whole
 
-RESULTS: Mapping[str, str] = {
-    "`search`, chains of two and three facts": "smollm2-search-seeds",
-    "`textcraft`, one craft deep": "smollm2-textcraft-longer",
-    "`bandit`, arms with names that training has not": "smollm2-bandit-names",
-    "`babyai`, one thing in a room": "smollm2-babyai-one-thing",
-    "`webshop`, 300 products": "smollm2-webshop",
+RESULTS: Mapping[str, tuple[str, str]] = {
+    "`search`, chains of two and three facts": ("smollm2-search-seeds", "grpo-or"),
+    "`textcraft`, one craft deep": ("smollm2-textcraft-longer", "grpo-or"),
+    "`bandit`, arms with names that training has not": ("smollm2-bandit-names", "grpo-or"),
+    "`babyai`, one thing in a room": ("smollm2-babyai-one-thing", "grpo-or"),
+    "`webshop`, 300 products": ("smollm2-webshop", "grpo-or"),
+    "`sokoban`, one box in a room of 6 by 6": ("smollm2-sokoban-larger", "mt-grpo"),
 }
-"""The folder in `results` that decides, by world."""
-VARIANT = "grpo-or"
+"""By world, the folder in `results` that decides, and the variant that is shown: `grpo-or` where it gains."""
 FIGURE = Path("docs/science/smollm2-worlds.png")
 
 
@@ -54,17 +54,17 @@ class Gain:
 
 def gains(results: Path) -> dict[str, Gain]:
     """What was recorded of each world of `RESULTS`, in their order."""
-    return {world: _gain(results / folder) for world, folder in RESULTS.items()}
+    return {world: _gain(results / folder, variant) for world, (folder, variant) in RESULTS.items()}
 
 
-def _gain(folder: Path) -> Gain:
+def _gain(folder: Path, variant: str) -> Gain:
     rows = [row for row in _read_rows(folder / "table.csv") if row["column"].startswith("greedy ")]
     (before,) = (row for row in rows if row["kind"] == "warm start")
-    (after,) = (row for row in rows if row["row"] == VARIANT)
+    (after,) = (row for row in rows if row["row"] == variant)
     (verdict,) = (
         row
         for row in _read_rows(folder / "verdicts.csv")
-        if row["measure"] == after["column"] and (row["first"], row["second"]) == (VARIANT, "warm start")
+        if row["measure"] == after["column"] and (row["first"], row["second"]) == (variant, "warm start")
     )
     return Gain(_estimate(before, "value"), _estimate(after, "value"), _estimate(verdict, "difference"))
 
@@ -120,7 +120,7 @@ def figure(world_gains: Mapping[str, Gain]) -> Figure:
     data: list[tuple[str | int | float | None, ...]] = [
         (name, side, at.value, at.low, at.high)
         for name, gain in zip(names, world_gains.values(), strict=True)
-        for side, at in (("warm start", gain.before), (VARIANT, gain.after))
+        for side, at in (("warm start", gain.before), ("trained", gain.after))
     ]
     return Figure("smollm2-worlds", described, ("world", "policy", "value", "low", "high"), data, draw)
 
