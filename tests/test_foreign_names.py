@@ -27,7 +27,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     },
     "envs/sciworld/simulator.py": {
         "agent.getAgentVisibleObjects(False)._2": "the public name of a Scala tuple's second part",
-        "parser.parse(action, seen, agent.universe(), agent.agent(), *monitors, container)._1": "of its first part",
+        "parser.parse(action, visible, agent.universe(), agent.agent(), *monitors, container)._1": "of its first part",
     },
 }
 """By file, the private names and the replaced ones that it may use, each with the reason."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.what_if import _kept_of_policy
+from flows.what_if import _retained_files
 from turnwise.store import default_store
 from turnwise.store.retention import Keep, files_to_prune
 from turnwise.training_runs.state import Iteration, Models
@@ -24,6 +24,6 @@ def test_no_gradient_is_computed_without_the_head_of_a_critic_on_the_policys_tru
             (draft.folder / name).parent.mkdir(exist_ok=True)
             (draft.folder / name).write_text(name)
     iteration = Iteration(1, Models(draft.reference, None), None)
-    assert _kept_of_policy(iteration) == "everything"
+    assert _retained_files(iteration) == "everything"
     default_store().prune(draft.reference, files_to_prune("policy", Keep.WEIGHTS))
-    assert _kept_of_policy(iteration) == kept, "a new head gives another gradient"
+    assert _retained_files(iteration) == kept, "a new head gives another gradient"

@@ -248,7 +248,7 @@ def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_forme
 def test_a_note_of_what_was_drawn_that_a_power_failure_has_cut_has_the_report_drawn_again(report, written, tmp_path):
     drawn = tmp_path / "drawn.json"
     drawn.write_text("")
-    write_report(small(report), written, drawn=drawn)
+    write_report(small(report), written, record_path=drawn)
     assert set(json.loads(drawn.read_text())["files"]) == {
         name for name in files(written) if name.startswith("figures/") or name == "report.html"
     }

@@ -113,8 +113,8 @@ def require_server(tracking_uri: str) -> None:
         socket.create_connection((parts.hostname, port), timeout=SECONDS_TO_CONNECT).close()
     except (OSError, ValueError) as error:  # a port may be too high
         raise ConfigurationError(
-            f"MLflow's address must be that of a server that listens; {place_of(tracking_uri)}: {error}: start it with "
-            "mlflow server, or give another",
+            "tracking.uri, or the address that is read, must be that of a server that listens; "
+            f"{place_of(tracking_uri)}: {error}: start it with mlflow server, or give another",
             "TW-tracking-unreachable",
         ) from error
 
