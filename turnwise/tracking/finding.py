@@ -147,8 +147,9 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
         names = [repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities))]
         latest = [*names[:LISTED], *([f"and {len(names) - LISTED} more"] if len(names) > LISTED else [])]
         raise ConfigurationError(
-            f"a run must be recorded to be found; in {place_of(tracking_uri)} there is none with the id, name or tag "
-            f"{wanted!r}; the latest are {', '.join(latest) or 'none: run an ablation first'}",
+            f"a run must be recorded to be found; in {place_of(tracking_uri)} there is none"
+            f"{f' with the id, name or tag {wanted!r}' if wanted else ' of an ablation'}; the latest are "
+            f"{', '.join(latest) or 'none: run an ablation first'}",
             "TW-unknown-run",
         )
     runs = _with_artifacts(client, entities, selected)
